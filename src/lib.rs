@@ -1,0 +1,25 @@
+//! Cluster API infrastructure provider for Proxmox VE.
+//!
+//! Modules, lowest layer first; a module uses only what stands above it in this list:
+//!
+//! * vocabulary: [`ids`], [`seen`], [`fault`], [`api`]
+//! * pure libraries: [`bootstrap`], [`placement`], [`ipam`]
+//! * Proxmox: [`pve`], which knows nothing of Kubernetes
+//! * controllers, each observe → decide → act → report: [`cluster`], [`machine`], [`embedded_ipam`]
+//! * admission: [`webhook`]
+//! * process: [`runtime`], [`cli`]
+
+pub mod api;
+pub mod bootstrap;
+pub mod cli;
+pub mod cluster;
+pub mod embedded_ipam;
+pub mod fault;
+pub mod ids;
+pub mod ipam;
+pub mod machine;
+pub mod placement;
+pub mod pve;
+pub mod runtime;
+pub mod seen;
+pub mod webhook;
