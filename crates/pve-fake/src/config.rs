@@ -110,7 +110,7 @@ impl Default for Timings {
             unauthorized: Duration::from_secs(3),
             proxy: Duration::from_secs(30),
             keep_alive: Duration::from_secs(5),
-            ticket: Duration::from_secs(7200),
+            ticket: Duration::from_hours(2),
         }
     }
 }

@@ -43,11 +43,7 @@ impl Drive {
     }
 
     pub(crate) fn print(&self) -> String {
-        let mut text = self.file.clone();
-        for (key, value) in &self.rest {
-            text.push_str(&format!(",{key}={value}"));
-        }
-        text
+        with_rest(self.file.clone(), &self.rest)
     }
 }
 
@@ -100,12 +96,12 @@ impl Nic {
 
     pub(crate) fn print(&self) -> String {
         let mac = self.mac.as_deref().unwrap_or_default();
-        let mut text = format!("{}={mac}", self.model);
-        for (key, value) in &self.rest {
-            text.push_str(&format!(",{key}={value}"));
-        }
-        text
+        with_rest(format!("{}={mac}", self.model), &self.rest)
     }
+}
+
+fn with_rest(first: String, rest: &BTreeMap<String, String>) -> String {
+    rest.iter().fold(first, |text, (key, value)| format!("{text},{key}={value}"))
 }
 
 /// Six hex pairs, the first with its multicast bit clear.
@@ -139,7 +135,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 pub(crate) fn print_size(bytes: u64) -> String {
     let mut value = bytes;
     for unit in ["", "K", "M", "G"] {
-        if value == 0 || value % 1024 != 0 {
+        if value == 0 || !value.is_multiple_of(1024) {
             return format!("{value}{unit}");
         }
         value /= 1024;

@@ -117,6 +117,21 @@ const PARTS: &[(&str, Kind)] = &[
     ("poolid", Kind::PoolId),
 ];
 
+fn check_parts(call: &Call) -> Result<(), Refusal> {
+    for (name, kind) in PARTS {
+        if let Some(value) = call.path.get(name) {
+            schema::check_text(*kind, value).map_err(|text| Refusal::param(name, text))?;
+            if call.params.text(name).is_some_and(|other| other != value) {
+                return Err(Refusal::param(
+                    name,
+                    "duplicate parameter (already defined in URI) with conflicting values!",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Model {
     /// Answers a call at `now`.
     pub fn handle(&mut self, request: &Request, now: Millis) -> Response {
@@ -190,24 +205,9 @@ impl Model {
         }
         self.permit(route.need, &call)?;
         self.reach(&call, route.pattern)?;
-        self.check_parts(&call)?;
-        schema::validate(route.schema, &call.params, self.release).map_err(Refusal::params)?;
+        check_parts(&call)?;
+        schema::validate(route.schema, &call.params).map_err(Refusal::params)?;
         (route.run)(self, &call)
-    }
-
-    fn check_parts(&self, call: &Call) -> Result<(), Refusal> {
-        for (name, kind) in PARTS {
-            if let Some(value) = call.path.get(name) {
-                schema::check_text(*kind, value).map_err(|text| Refusal::param(name, text))?;
-                if call.params.text(name).is_some_and(|other| other != value) {
-                    return Err(Refusal::param(
-                        name,
-                        "duplicate parameter (already defined in URI) with conflicting values!",
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The node's own answer, or what the one that is talked to says in its stead.

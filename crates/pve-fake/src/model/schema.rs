@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::option::{Drive, Nic, is_drive, is_nic, normal_tags};
 use super::request::{Param, Params};
-use crate::config::Release;
 
 /// What a parameter takes.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +63,7 @@ const EXTRA: &str =
 const MISSING: &str = "property is missing and it is not optional";
 
 /// Checks parameters; the map says what is wrong with which.
-pub(crate) fn validate(
-    schema: Schema,
-    params: &Params,
-    release: Release,
-) -> Result<(), BTreeMap<String, String>> {
+pub(crate) fn validate(schema: Schema, params: &Params) -> Result<(), BTreeMap<String, String>> {
     let (Schema::Fields(fields) | Schema::VmConfig(fields)) = schema;
     let mut errors = BTreeMap::new();
     for (name, value) in &params.0 {
@@ -78,7 +73,7 @@ pub(crate) fn validate(
             Schema::Fields(_) => None,
         });
         let verdict = match kind {
-            Some(kind) => check(kind, value, release),
+            Some(kind) => check(kind, value),
             None => Err(EXTRA.to_owned()),
         };
         if let Err(text) = verdict {
@@ -91,10 +86,9 @@ pub(crate) fn validate(
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-fn check(kind: Kind, value: &Param, release: Release) -> Result<(), String> {
+fn check(kind: Kind, value: &Param) -> Result<(), String> {
     match (kind, value) {
         (_, Param::Nested) => Err("type check ('string') failed - got HASH".to_owned()),
-        (Kind::List, Param::One(_)) if release == Release::V9 => Ok(()),
         (Kind::List, _) => Ok(()),
         (_, Param::Many(_)) => Err("type check ('string') failed - got ARRAY".to_owned()),
         (kind, Param::One(text)) => check_text(kind, text),
@@ -107,11 +101,10 @@ pub(crate) fn check_text(kind: Kind, text: &str) -> Result<(), String> {
         if good { Ok(()) } else { Err(format!("invalid format - {message}\n")) }
     };
     match kind {
-        Kind::Text | Kind::List => Ok(()),
         Kind::Short(limit) if text.chars().count() > limit => {
             Err(format!("value may only be {limit} characters long"))
         }
-        Kind::Short(_) => Ok(()),
+        Kind::Text | Kind::List | Kind::Short(_) => Ok(()),
         Kind::Flag if matches!(text, "0" | "1") => Ok(()),
         Kind::Flag => Err(format!("type check ('boolean') failed - got '{text}'")),
         Kind::Int(low, high) => check_int(text, low, high),

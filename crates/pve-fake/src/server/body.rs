@@ -46,8 +46,8 @@ fn decode(text: &str) -> String {
 fn credentials(headers: &HeaderMap) -> Credentials {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let token = text(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("PVEAPIToken="));
-    let cookies = text(COOKIE.as_str()).unwrap_or_default().split("; ");
-    let ticket = cookies.filter_map(|cookie| cookie.strip_prefix("PVEAuthCookie=")).next();
+    let mut cookies = text(COOKIE.as_str()).unwrap_or_default().split("; ");
+    let ticket = cookies.find_map(|cookie| cookie.strip_prefix("PVEAuthCookie="));
     Credentials {
         token: token.map(str::to_owned),
         ticket: ticket.map(decode),

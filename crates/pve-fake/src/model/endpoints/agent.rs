@@ -61,18 +61,18 @@ impl Model {
     }
 }
 
-fn result(value: Value) -> Result<Reply, Refusal> {
+fn result(value: &Value) -> Result<Reply, Refusal> {
     Ok(Reply::data(json!({ "result": value })))
 }
 
 fn ping(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     model.agent(call)?;
-    result(json!({}))
+    result(&json!({}))
 }
 
 fn osinfo(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     model.agent(call)?;
-    result(json!({
+    result(&json!({
         "id": "ubuntu", "name": "Ubuntu", "pretty-name": "Ubuntu 24.04.2 LTS",
         "version": "24.04.2 LTS (Noble Numbat)", "version-id": "24.04",
         "kernel-release": "6.8.0-60-generic", "kernel-version": "#63-Ubuntu SMP",
@@ -82,7 +82,7 @@ fn osinfo(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
 
 fn hostname(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let name = model.agent(call)?.guest.hostname.clone();
-    result(json!({ "host-name": name.unwrap_or_else(|| "localhost".to_owned()) }))
+    result(&json!({ "host-name": name.unwrap_or_else(|| "localhost".to_owned()) }))
 }
 
 fn interfaces(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
@@ -105,7 +105,7 @@ fn interfaces(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
             "ip-addresses": addresses.collect::<Vec<_>>(),
         }));
     }
-    result(Value::Array(list))
+    result(&Value::Array(list))
 }
 
 fn exec(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {

@@ -8,7 +8,7 @@ use crate::model::option::{Drive, Nic, is_drive, is_nic, print_size};
 use crate::model::request::{Refusal, Reply};
 use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may, must};
-use crate::model::state::Vm;
+use crate::model::state::{Storage, Vm};
 use crate::model::work::{CloneWork, NewVolume, Work};
 
 pub(super) const ROUTES: &[Route] = &[post(
@@ -199,7 +199,7 @@ impl Plan<'_> {
             return Ok(value.to_owned());
         }
         let linked = !self.full && !cloudinit && key != "tpmstate0";
-        let can_link = model.storages.get(&from).is_some_and(|storage| storage.can_link());
+        let can_link = model.storages.get(&from).is_some_and(Storage::can_link);
         if linked && !(can_link && source.is_template()) {
             return Err(Refusal::die(format!(
                 "Linked clone feature is not supported for '{}' ({key})",
@@ -231,7 +231,7 @@ impl Plan<'_> {
         made: &[NewVolume],
         parent: Option<&str>,
     ) -> String {
-        let files = model.storages.get(storage).is_some_and(|storage| storage.has_files());
+        let files = model.storages.get(storage).is_some_and(Storage::has_files);
         let rbd = model
             .storages
             .get(storage)
@@ -269,10 +269,11 @@ fn new_smbios(model: &mut Model, source: &Vm) -> String {
 impl Model {
     /// A free volume name on a storage.
     pub(crate) fn new_volid(&self, storage: &str, vmid: u32, what: &str) -> String {
-        let files = self.storages.get(storage).is_some_and(|storage| storage.has_files());
-        let name = |stem: String| match files {
-            true => format!("{storage}:{vmid}/{stem}.qcow2"),
-            false => format!("{storage}:{stem}"),
+        let files = self.storages.get(storage).is_some_and(Storage::has_files);
+        let name = |stem: String| {
+            let directory = if files { format!("{vmid}/") } else { String::new() };
+            let extension = if files { ".qcow2" } else { "" };
+            format!("{storage}:{directory}{stem}{extension}")
         };
         if what == "cloudinit" {
             return name(format!("vm-{vmid}-cloudinit"));

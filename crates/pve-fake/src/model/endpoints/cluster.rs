@@ -10,7 +10,8 @@ use crate::model::Model;
 use crate::model::request::{Refusal, Reply};
 use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may};
-use crate::model::state::{NodeState, Run};
+use crate::model::state::{NodeState, Run, Vm};
+use crate::model::task::Task;
 
 pub(super) const ROUTES: &[Route] = &[
     get("/version", Need::Login, &[], version),
@@ -131,7 +132,7 @@ impl Model {
         let containers = self.containers.values();
         let containers = containers.filter(|guest| guest.node == name && guest.running);
         (1 << 30)
-            + vms.map(super::super::state::Vm::memory).sum::<u64>()
+            + vms.map(Vm::memory).sum::<u64>()
             + containers.map(|guest| guest.memory).sum::<u64>()
     }
 
@@ -198,7 +199,7 @@ fn tasks(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let mut tasks: Vec<_> =
         model.tasks.values().filter(|task| model.may_see(&call.caller, task)).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(task.order));
-    Ok(Reply::list(tasks.into_iter().take(25).map(|task| task.entry()).collect()))
+    Ok(Reply::list(tasks.into_iter().take(25).map(Task::entry).collect()))
 }
 
 fn options(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {

@@ -152,10 +152,10 @@ impl Model {
         if self.release == crate::config::Release::V7 {
             return Ok(());
         }
-        let mut path = format!("/sdn/zones/localnetwork/{bridge}");
-        if let Some(tag) = nic.rest.get("tag") {
-            path.push_str(&format!("/{tag}"));
-        }
+        let path = match nic.rest.get("tag") {
+            Some(tag) => format!("/sdn/zones/localnetwork/{bridge}/{tag}"),
+            None => format!("/sdn/zones/localnetwork/{bridge}"),
+        };
         self.require(&call.caller, &path, &["SDN.Use"])
     }
 }

@@ -7,6 +7,7 @@ use crate::model::Model;
 use crate::model::request::{Refusal, Reply};
 use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may};
+use crate::model::task::Task;
 
 pub(super) const ROUTES: &[Route] = &[
     get(
@@ -62,7 +63,7 @@ fn list(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     tasks.sort_by_key(|task| std::cmp::Reverse(task.order));
     let total = tasks.len();
     let (start, limit) = (number(call, "start", 0), number(call, "limit", 50));
-    let page = tasks.into_iter().skip(start).take(limit).map(|task| task.entry());
+    let page = tasks.into_iter().skip(start).take(limit).map(Task::entry);
     Ok(Reply { total: Some(total), ..Reply::list(page.collect()) })
 }
 

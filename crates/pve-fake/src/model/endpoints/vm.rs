@@ -133,10 +133,7 @@ fn feature(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let vm = model.vm(call.node(), call.vmid())?;
     let shared = |name: &str| model.storages.get(name).is_some_and(|storage| storage.shared);
     let local = vm.drives().iter().any(|(_, drive)| drive.storage().is_some_and(|s| !shared(s)));
-    let nodes: Vec<&String> = match local {
-        true => vec![&vm.node],
-        false => model.nodes.keys().collect(),
-    };
+    let nodes: Vec<&String> = if local { vec![&vm.node] } else { model.nodes.keys().collect() };
     Ok(Reply::data(json!({ "hasFeature": 1, "nodes": nodes })))
 }
 

@@ -228,6 +228,11 @@ impl ConfigWork {
             drive.file = volid;
             drive.rest.insert("media".to_owned(), "cdrom".to_owned());
         } else if let Ok(gib) = rest.parse::<u64>() {
+            let room = model.storages.get(&storage).map_or(0, |storage| storage.size);
+            if model.used(&storage, &self.node) + (gib << 30) > room {
+                let text = format!("unable to create image: No space left on device ({storage})");
+                return Err(Refusal::die(text));
+            }
             let volid = model.new_volid(&storage, self.vmid, "disk");
             model.insert_volume(&self.node, &volid, "images", gib << 30, Some(self.vmid));
             drive.file = volid;
