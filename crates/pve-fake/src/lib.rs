@@ -13,6 +13,7 @@ pub mod guest;
 pub mod hook;
 pub mod journal;
 pub mod model;
+pub mod peer;
 pub mod seed;
 mod server;
 

@@ -321,6 +321,8 @@ pub(crate) fn vm_option(name: &str) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

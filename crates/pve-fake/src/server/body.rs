@@ -141,6 +141,8 @@ fn scalar(value: &Value, release: Release) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

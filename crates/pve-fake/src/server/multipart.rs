@@ -56,15 +56,14 @@ fn quoted(text: &str, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn body(parts: &[&str]) -> Bytes {
-        let mut text = String::new();
-        for part in parts {
-            text.push_str(&format!("--B\r\nContent-Disposition: form-data; {part}\r\n"));
-        }
-        text.push_str("--B--\r\n");
-        Bytes::from(text)
+        let part = |part: &&str| format!("--B\r\nContent-Disposition: form-data; {part}\r\n");
+        let text: String = parts.iter().map(part).collect();
+        Bytes::from(format!("{text}--B--\r\n"))
     }
 
     #[test]

@@ -4,7 +4,7 @@ use http::Method;
 use pve_fake::model::{Credentials, Request};
 use pve_fake::{Change, Release, Seed};
 
-use crate::world::{ROOT, TOKEN, World, refusal, world};
+use crate::world::{ROOT, Sent, TOKEN, World, refusal, world};
 
 #[test]
 fn unknown_callers_are_told_so_late() {
@@ -57,7 +57,7 @@ fn a_missing_right_is_named_before_parameters_are_looked_at() {
     let rights = ["VM.Audit", "VM.Clone", "Sys.Audit", "VM.Config.CPU"];
     let seed = Seed::three_nodes().with_acl("/", "capmox@pve", &rights);
     let mut world = World::of(seed, Release::V9);
-    let table: &[(Method, &str, &[(&str, &str)], &str)] = &[
+    let table: &[(Method, &str, Sent, &str)] = &[
         (Method::POST, "/nodes/pve1/qemu/9000/status/start", &[], "/vms/9000, VM.PowerMgmt"),
         (Method::DELETE, "/nodes/pve1/qemu/9000", &[("x", "1")], "/vms/9000, VM.Allocate"),
         (

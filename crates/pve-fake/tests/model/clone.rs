@@ -2,14 +2,14 @@
 
 use pve_fake::{Release, Seed, VmSeed};
 
-use crate::world::{World, error_of, refusal, world};
+use crate::world::{Sent, World, error_of, refusal, world};
 
 const CLONE: &str = "/nodes/pve1/qemu/9000/clone";
 const LOCAL: &str = "/nodes/pve1/qemu/9001/clone";
 
 #[test]
 fn what_cannot_be_cloned_is_refused_in_proxmoxs_words() {
-    let table: &[(&str, &[(&str, &str)], u16, &str)] = &[
+    let table: &[(&str, Sent, u16, &str)] = &[
         (CLONE, &[("storage", "shared")], 500, "parameter 'storage' not allowed for linked clones"),
         (CLONE, &[("format", "raw")], 500, "parameter 'format' not allowed for linked clones"),
         (

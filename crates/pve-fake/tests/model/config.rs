@@ -3,11 +3,11 @@
 use pve_fake::Release;
 use pve_fake::Seed;
 
-use crate::world::{World, error_of, refusal, world};
+use crate::world::{Sent, World, error_of, refusal, world};
 
 #[test]
 fn what_is_wrong_with_a_configuration_is_told() {
-    let table: &[(&[(&str, &str)], u16, &str)] = &[
+    let table: &[(Sent, u16, &str)] = &[
         (&[], 500, "no options specified"),
         (&[("cores", "2"), ("digest", "0")], 500, "checksum mismatch (file change by other user?)"),
         (

@@ -10,6 +10,9 @@ use serde_json::Value;
 pub(crate) const TOKEN: &str = "capmox@pve!capi=8f1d2a5e-5a3c-4a56-9d0c-3f3f3c1e7b11";
 pub(crate) const ROOT: &str = "root@pam!t=r";
 
+/// Parameters of a call.
+pub(crate) type Sent = &'static [(&'static str, &'static str)];
+
 pub(crate) struct World {
     pub model: Model,
     pub now: Millis,

@@ -56,6 +56,7 @@ fn resources(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
             let mut entry = model.node_entry(name);
             if let Some(map) = entry.as_object_mut() {
                 map.insert("cgroup-mode".to_owned(), json!(2));
+                map.remove("ssl_fingerprint");
             }
             entry
         }));
@@ -89,6 +90,9 @@ impl Model {
             entry.insert("cpu".to_owned(), json!(0));
             entry.insert("maxmem".to_owned(), json!(seen.memory));
             entry.insert("mem".to_owned(), json!(memory));
+            if self.release == Release::V9 {
+                entry.insert("memhost".to_owned(), json!(memory));
+            }
             entry.insert("maxdisk".to_owned(), json!(seen.disk));
             entry.insert("uptime".to_owned(), json!(seen.uptime));
             for key in ["disk", "netin", "netout", "diskread", "diskwrite"] {

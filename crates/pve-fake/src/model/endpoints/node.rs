@@ -95,6 +95,9 @@ pub(super) fn vm_status(model: &Model, vmid: u32, vm: &crate::model::state::Vm) 
         "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
     });
     if let Some(map) = entry.as_object_mut() {
+        if model.release == Release::V9 {
+            map.insert("memhost".to_owned(), json!(if running { vm.memory() / 2 } else { 0 }));
+        }
         if vm.is_template() {
             map.insert("template".to_owned(), json!(1));
         }

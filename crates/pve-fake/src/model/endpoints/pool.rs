@@ -67,6 +67,15 @@ impl Model {
     }
 }
 
+/// A pool without a comment has no such key.
+fn entry(name: &str, pool: &Pool) -> Value {
+    if pool.comment.is_empty() {
+        json!({ "poolid": name })
+    } else {
+        json!({ "poolid": name, "comment": pool.comment })
+    }
+}
+
 fn list(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let visible = |name: &String| {
         let path = format!("/pool/{name}");
@@ -75,12 +84,14 @@ fn list(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     if let Some(name) = call.params.text("poolid").filter(|_| model.release > Release::V7) {
         model.require(&call.caller, &format!("/pool/{name}"), &["Pool.Audit"])?;
         let pool = model.pool(name)?;
-        return Ok(Reply::list(vec![json!({
-            "poolid": name, "comment": pool.comment, "members": model.members(pool),
-        })]));
+        let mut item = entry(name, pool);
+        if let Some(map) = item.as_object_mut() {
+            map.insert("members".to_owned(), json!(model.members(pool)));
+        }
+        return Ok(Reply::list(vec![item]));
     }
     let pools = model.pools.iter().filter(|(name, _)| visible(name));
-    let items = pools.map(|(name, pool)| json!({ "poolid": name, "comment": pool.comment }));
+    let items = pools.map(|(name, pool)| entry(name, pool));
     Ok(Reply::list(items.collect()))
 }
 

@@ -1,12 +1,13 @@
 //! Snapshots and conversion to a template.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{get, post, route};
 use crate::model::Model;
 use crate::model::request::{Refusal, Reply};
 use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may, must};
+use crate::model::state::Run;
 use crate::model::work::{SnapshotStep, SnapshotWork, Work};
 
 const TAKE: Need = Need::All("/vms/{vmid}", &["VM.Snapshot"]);
@@ -44,10 +45,12 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
+/// Each with the one before it as its parent; last the present state.
 fn list(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let vm = model.vm(call.node(), call.vmid())?;
-    let mut items: Vec<_> = vm
-        .snapshots
+    let mut snapshots: Vec<_> = vm.snapshots.iter().collect();
+    snapshots.sort_by_key(|(_, snapshot)| snapshot.taken);
+    let mut items: Vec<Value> = snapshots
         .iter()
         .map(|(name, snapshot)| {
             json!({
@@ -56,7 +59,15 @@ fn list(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
             })
         })
         .collect();
-    items.push(json!({ "name": "current", "description": "You are here!", "digest": vm.digest() }));
+    items.push(json!({
+        "name": "current", "description": "You are here!", "digest": vm.digest(),
+        "running": u8::from(vm.run != Run::Stopped),
+    }));
+    for (item, (parent, _)) in items.iter_mut().skip(1).zip(&snapshots) {
+        if let Some(map) = item.as_object_mut() {
+            map.insert("parent".to_owned(), json!(parent));
+        }
+    }
     Ok(Reply::list(items))
 }
 
