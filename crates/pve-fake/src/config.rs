@@ -79,7 +79,8 @@ pub struct Timings {
     pub unauthorized: Duration,
     /// How long a silent node is waited for before 596.
     pub proxy: Duration,
-    /// Idle time after which a kept-alive connection is closed. Not scaled: clients have their own idea of it.
+    /// Idle time after which a kept-alive connection is closed. Not scaled: it is the clients'
+    /// time, not the cluster's.
     pub keep_alive: Duration,
     /// Life of a ticket. Not scaled either.
     pub ticket: Duration,

@@ -1,4 +1,5 @@
-//! What exists before the first call: nodes, storages, guests, users. Built in code or read from JSON.
+//! What exists before the first call: nodes, storages, guests, users. Built in code or read from
+//! JSON.
 
 use std::collections::BTreeMap;
 

@@ -166,7 +166,12 @@ pub(crate) fn index_of(key: &str, prefix: &str) -> Option<u32> {
 }
 
 const DRIVE_KEYS: &[(&str, u32)] =
-    &[("ide", 3), ("sata", 5), ("scsi", 30), ("virtio", 15), ("efidisk", 0), ("tpmstate", 0)];
+    &[("ide", 3), ("scsi", 30), ("virtio", 15), ("sata", 5), ("efidisk", 0), ("tpmstate", 0)];
+
+/// Every key that names a drive, in Proxmox's order.
+pub(crate) fn drive_names() -> impl Iterator<Item = String> {
+    DRIVE_KEYS.iter().flat_map(|&(prefix, last)| (0..=last).map(move |n| format!("{prefix}{n}")))
+}
 
 /// Whether `key` names a drive (not `unusedN`).
 pub(crate) fn is_drive(key: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::option::{Drive, Nic, is_drive, is_nic, normal_tags};
+use super::option::{Drive, Nic, drive_names, is_drive, is_nic, normal_tags};
 use super::request::{Param, Params};
 
 /// What a parameter takes.
@@ -139,7 +139,8 @@ pub(crate) fn check_text(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Drive => format(Drive::parse(text).is_some(), "format error"),
         Kind::Drives if is_drive(text) => Ok(()),
         Kind::Drives => Err(format!(
-            "value '{text}' does not have a value in the enumeration 'ide0, …, scsi30, …, virtio15'"
+            "value '{text}' does not have a value in the enumeration '{}'",
+            drive_names().collect::<Vec<_>>().join(", ")
         )),
         Kind::Boot => check_boot(text),
     }

@@ -5,6 +5,7 @@
 mod divergences;
 mod script;
 mod shape;
+mod steps;
 
 use std::process::Command;
 

@@ -118,7 +118,8 @@ impl Model {
         let Some(node) = self.nodes.get(name) else { return Value::Null };
         let id = format!("node/{name}");
         if node.state != NodeState::Online {
-            return json!({ "id": id, "type": "node", "node": name, "status": "offline", "level": "" });
+            let status = "offline";
+            return json!({ "id": id, "type": "node", "node": name, "status": status, "level": "" });
         }
         json!({
             "id": id, "type": "node", "node": name, "status": "online", "level": "",

@@ -10,6 +10,8 @@ use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may};
 use crate::model::state::Run;
 
+const KERNEL: &str = "6.14.11-1-pve";
+
 pub(super) const ROUTES: &[Route] = &[
     get("/nodes", Need::Login, &[], nodes),
     get("/nodes/{node}/status", Need::All("/nodes/{node}", &["Sys.Audit"]), &[], status),
@@ -49,9 +51,9 @@ fn status(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
         "cpu": 0.02, "wait": 0, "idle": 0,
         "uptime": model.now.since(model.born).as_secs() + 86_400,
         "loadavg": ["0.10", "0.10", "0.10"],
-        "kversion": "Linux 6.14.11-1-pve",
+        "kversion": format!("Linux {KERNEL}"),
         "current-kernel":
-            { "sysname": "Linux", "release": "6.14.11-1-pve", "version": "#1", "machine": "x86_64" },
+            { "sysname": "Linux", "release": KERNEL, "version": "#1", "machine": "x86_64" },
         "boot-info": { "mode": "efi", "secureboot": 0 },
         "cpuinfo": {
             "cpus": node.cpus, "cores": node.cpus, "sockets": 1, "model": "Simulated CPU",
@@ -60,7 +62,10 @@ fn status(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
         "memory": memory,
         "swap": { "total": 0, "used": 0, "free": 0 },
         "ksm": { "shared": 0 },
-        "rootfs": { "total": 100_u64 << 30, "used": 4_u64 << 30, "free": 96_u64 << 30, "avail": 96_u64 << 30 },
+        "rootfs": {
+            "total": 100_u64 << 30, "used": 4_u64 << 30, "free": 96_u64 << 30,
+            "avail": 96_u64 << 30,
+        },
         "pveversion": format!("pve-manager/{}/0123456789abcdef", model.release.version()),
     })))
 }
@@ -131,8 +136,9 @@ fn lxc(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
 
 fn network(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let bridges = model.nodes.get(call.node()).map(|node| node.bridges.clone());
-    let entries = bridges.unwrap_or_default().into_iter().map(
-        |name| json!({ "iface": name, "type": "bridge", "active": 1, "autostart": 1, "method": "static" }),
-    );
+    let entries = bridges
+        .unwrap_or_default()
+        .into_iter()
+        .map(|name| json!({ "iface": name, "type": "bridge", "active": 1, "method": "static" }));
     Ok(Reply::list(entries.collect()))
 }

@@ -81,8 +81,8 @@ impl CloneWork {
     pub(crate) fn duration(&self, model: &mut Model) -> Duration {
         for name in self.storages() {
             let others = model.tasks.values().filter(|task| {
-                task.stage == Stage::Works
-                    && matches!(&task.work, Some(Work::Clone(work)) if work.storages().contains(name))
+                let Some(Work::Clone(work)) = &task.work else { return false };
+                task.stage == Stage::Works && work.storages().contains(name)
             });
             let count = others.count() + 1;
             if let Some(storage) = model.storages.get_mut(name) {
