@@ -44,6 +44,22 @@ pub fn python() -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
+/// A program that drives a cluster through go-proxmox, the client of the original provider; built
+/// at the first call.
+///
+/// # Errors
+/// If there is no Go, or its modules cannot be had.
+pub fn go_proxmox() -> anyhow::Result<PathBuf> {
+    let program = cache().join("go-proxmox-peer");
+    std::fs::create_dir_all(cache())?;
+    let lock = std::fs::File::create(cache().join("go.lock"))?;
+    lock.lock().context("cannot lock the Go build")?;
+    let mut build = Command::new("go");
+    build.current_dir(folder().join("go")).env("CGO_ENABLED", "0");
+    run(build.args(["build", "-o"]).arg(std::path::absolute(&program)?).arg("."))?;
+    Ok(program)
+}
+
 fn run(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stderr);

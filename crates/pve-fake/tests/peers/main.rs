@@ -7,7 +7,8 @@ mod script;
 mod shape;
 mod steps;
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use pve_fake::{Config, Fake, peer};
 use serde_json::{Value, json};
@@ -46,4 +47,33 @@ async fn proxmoxer_takes_a_vm_through_its_life() {
     assert_eq!(seen["bad"][1]["newid"], "property is missing and it is not optional");
     assert_eq!(seen["log"], "TASK OK");
     assert_eq!(fake.take_violations().len(), 1, "only the destruction of a running VM");
+}
+
+/// The simulator as a process of its own, as the demo and other clients use it.
+#[test]
+fn go_proxmox_takes_a_vm_through_its_life_at_the_binary() {
+    let program = peer::go_proxmox().unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_pve-fake"))
+        .args(["--tls", "--time-scale", "0.02"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let place: Value = serde_json::from_str(&line).unwrap();
+    let word = |key: &str| place[key].as_str().unwrap().to_owned();
+    let output =
+        Command::new(program).args([word("url"), word("token"), word("secret")]).output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let gone = "500 Configuration file 'nodes/pve2/qemu-server/100.conf' does not exist";
+    let expected = json!({
+        "version": "9.1", "memory": 64_u64 << 30, "resources": 2, "storage": "local",
+        "status": "running", "tags": "a;b", "name": "by-go-proxmox",
+        "cloud-init": "status: done\n", "gone": gone,
+    });
+    assert_eq!(seen, expected);
+    assert_eq!(word("fingerprint").split(':').count(), 32);
 }
