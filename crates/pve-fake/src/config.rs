@@ -69,6 +69,8 @@ pub struct Timings {
     pub agent: Duration,
     /// From an answering agent to the end of cloud-init (built-in guest only).
     pub cloud_init: Duration,
+    /// How long an agent that does not answer is waited for.
+    pub agent_ping: Duration,
     /// How long a command in the guest runs.
     pub exec: Duration,
     /// Between two broadcasts of VM status; `cluster/resources` is no fresher than that.
@@ -105,6 +107,7 @@ impl Default for Timings {
             snapshot: Duration::from_secs(1),
             agent: Duration::from_secs(15),
             cloud_init: Duration::from_secs(20),
+            agent_ping: Duration::from_secs(3),
             exec: Duration::from_millis(500),
             broadcast: Duration::from_secs(10),
             lock_wait: Duration::from_secs(10),
@@ -138,6 +141,7 @@ impl Timings {
             snapshot: by(self.snapshot),
             agent: by(self.agent),
             cloud_init: by(self.cloud_init),
+            agent_ping: by(self.agent_ping),
             exec: by(self.exec),
             broadcast: by(self.broadcast),
             lock_wait: by(self.lock_wait),

@@ -85,6 +85,10 @@ pub enum Change {
         storage: String,
         disabled: bool,
     },
+    /// Numbers in answers become texts, or numbers again.
+    TextNumbers {
+        on: bool,
+    },
     /// A file disappears.
     VolumeGone {
         node: String,
@@ -138,6 +142,7 @@ impl Model {
                     storage.disabled = disabled;
                 }
             }
+            Change::TextNumbers { on } => self.text_numbers = on,
             Change::VolumeGone { node, volume } => {
                 let place = self.place(&node, &volume);
                 self.volumes.remove(&place);

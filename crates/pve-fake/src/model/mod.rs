@@ -15,7 +15,7 @@ mod task;
 mod view;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,12 @@ pub struct Model {
     registered_tags: Vec<String>,
     access: Access,
     tasks: BTreeMap<String, Task>,
+    /// Tasks that wait for a lock, oldest first.
+    waiting: BTreeMap<u64, String>,
+    /// Tasks that have ended, oldest first.
+    ended: VecDeque<String>,
+    /// Numbers in answers are texts, as Perl is free to make them.
+    text_numbers: bool,
     agenda: BTreeMap<(Millis, u64), Due>,
     locks: BTreeMap<Lock, String>,
     next_broadcast: Millis,
@@ -114,6 +120,9 @@ impl Model {
             registered_tags: seed.registered_tags.clone(),
             access: Access::new(seed),
             tasks: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            ended: VecDeque::new(),
+            text_numbers: false,
             agenda: BTreeMap::new(),
             locks: BTreeMap::new(),
             counter: 0,

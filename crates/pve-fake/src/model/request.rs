@@ -158,6 +158,8 @@ pub struct Response {
     pub endpoint: &'static str,
     /// What the call did, for the journal.
     pub effect: Option<String>,
+    /// Refused for a lock that is waited for: to be tried again until [`Response::delay`] is over.
+    pub blocked: bool,
 }
 
 impl Response {
@@ -205,6 +207,7 @@ impl Reply {
             delay: Duration::ZERO,
             endpoint,
             effect: self.effect,
+            blocked: false,
         }
     }
 }
@@ -216,11 +219,18 @@ pub(crate) struct Refusal {
     pub text: String,
     pub errors: BTreeMap<String, String>,
     pub delay: Duration,
+    pub blocked: bool,
 }
 
 impl Refusal {
     pub(crate) fn new(status: u16, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), errors: BTreeMap::new(), delay: Duration::ZERO }
+        Self {
+            status,
+            text: text.into(),
+            errors: BTreeMap::new(),
+            delay: Duration::ZERO,
+            blocked: false,
+        }
     }
 
     /// A plain `die`: 500 with the text.
@@ -277,6 +287,7 @@ impl Refusal {
             delay: self.delay,
             endpoint,
             effect: None,
+            blocked: self.blocked,
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use http::Method;
+use serde_json::Value;
 
 use super::access::Caller;
 use super::request::{Params, Refusal, Reply, Request, Response, Upload};
@@ -117,6 +118,15 @@ const PARTS: &[(&str, Kind)] = &[
     ("poolid", Kind::PoolId),
 ];
 
+fn numbers_to_text(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = Value::String(number.to_string()),
+        Value::Array(items) => items.iter_mut().for_each(numbers_to_text),
+        Value::Object(map) => map.values_mut().for_each(numbers_to_text),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
 fn check_parts(call: &Call) -> Result<(), Refusal> {
     for (name, kind) in PARTS {
         if let Some(value) = call.path.get(name) {
@@ -168,7 +178,12 @@ impl Model {
             return Refusal::new(501, text).into_response("", release);
         };
         match self.answer(route, path, request) {
-            Ok(reply) => reply.into_response(route.pattern),
+            Ok(mut reply) => {
+                if self.text_numbers {
+                    numbers_to_text(&mut reply.data);
+                }
+                reply.into_response(route.pattern)
+            }
             Err(refusal) => refusal.into_response(route.pattern, release),
         }
     }

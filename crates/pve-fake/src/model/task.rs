@@ -12,6 +12,9 @@ use super::state::{NodeState, Run};
 use super::work::Work;
 use crate::clock::Millis;
 
+/// Ended tasks that are remembered; older ones are gone as after a rotation of the logs.
+const KEPT: usize = 5000;
+
 /// What a fault script has in store for the next task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFate {
@@ -169,8 +172,9 @@ impl Model {
             fate: self.fate.take(),
         };
         self.tasks.insert(upid.clone(), task);
+        self.waiting.insert(order, upid.clone());
         self.push_on(&upid);
-        if self.tasks.get(&upid).is_some_and(|task| task.stage < Stage::Works) {
+        if self.stage(&upid).is_some_and(|stage| stage < Stage::Works) {
             self.schedule(self.timings.lock_wait, Due::LockTimeout(upid.clone(), Stage::WantsVm));
         }
         upid
@@ -204,6 +208,9 @@ impl Model {
     fn set_stage(&mut self, upid: &str, stage: Stage) {
         if let Some(task) = self.tasks.get_mut(upid) {
             task.stage = stage;
+            if stage >= Stage::Works {
+                self.waiting.remove(&task.order);
+            }
         }
     }
 
@@ -232,14 +239,7 @@ impl Model {
         self.locks.retain(|lock, holder| {
             holder != upid || (storages_only && matches!(lock, Lock::Vm(_)))
         });
-        let mut waiting: Vec<(u64, String)> = self
-            .tasks
-            .values()
-            .filter(|task| task.stage < Stage::Works)
-            .map(|task| (task.order, task.upid.clone()))
-            .collect();
-        waiting.sort();
-        for (_, waiter) in waiting {
+        for waiter in self.waiting.values().cloned().collect::<Vec<_>>() {
             self.push_on(&waiter);
         }
     }
@@ -313,8 +313,8 @@ impl Model {
     /// Writes the last line of a task.
     pub(crate) fn end(&mut self, upid: &str, text: &str) {
         let now = self.now;
+        self.set_stage(upid, Stage::Over);
         if let Some(task) = self.tasks.get_mut(upid) {
-            task.stage = Stage::Over;
             task.end = Some(now);
             task.work = None;
             task.log(if text == "OK" {
@@ -325,6 +325,12 @@ impl Model {
             task.exit = Some(text.lines().next().unwrap_or_default().to_owned());
         }
         self.release(upid, false);
+        self.ended.push_back(upid.to_owned());
+        if self.ended.len() > KEPT
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.tasks.remove(&oldest);
+        }
     }
 
     /// Stops a running task from outside.

@@ -37,6 +37,7 @@ fn refused(status: u16, text: String) -> Response {
         delay: Duration::ZERO,
         endpoint: "",
         effect: None,
+        blocked: false,
     }
 }
 
@@ -83,7 +84,7 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
     };
     let mut response = match early {
         Some(response) => response,
-        None => effect(&shared, &request, fault.as_ref()),
+        None => effect(&shared, &request, fault.as_ref()).await,
     };
     hook(&shared, &flight, &request, Some(&response)).await;
     match &fault {
@@ -115,14 +116,31 @@ async fn hang(shared: &Shared) -> Answer {
     Answer::Drop
 }
 
-fn effect(shared: &Shared, request: &Request, fault: Option<&Action>) -> Response {
+async fn effect(shared: &Shared, request: &Request, fault: Option<&Action>) -> Response {
     let fate = match fault {
         Some(Action::FailTask { text, with_effect }) => {
             Some(TaskFate { text: text.clone(), with_effect: *with_effect })
         }
         _ => None,
     };
-    shared.model().handle_fated(request, shared.clock.now(), fate)
+    let began = Instant::now();
+    loop {
+        let (mut response, due) = {
+            let mut model = shared.model();
+            let now = shared.clock.now();
+            let response = model.handle_fated(request, now, fate.clone());
+            (response, model.next_due().map_or(Duration::ZERO, |due| due.since(now)))
+        };
+        let left = response.delay.saturating_sub(began.elapsed());
+        if !response.blocked || left.is_zero() {
+            if response.blocked {
+                response.delay = Duration::ZERO;
+            }
+            return response;
+        }
+        // The lock is given back when something else is due.
+        pass(due.clamp(Duration::from_millis(1), left)).await;
+    }
 }
 
 async fn pass(duration: Duration) {

@@ -7,6 +7,7 @@ mod config;
 mod guest;
 mod invariants;
 mod life;
+mod random;
 mod storage;
 mod tasks;
 mod world;

@@ -205,3 +205,17 @@ fn every_release_says_what_it_is() {
         assert!(data["version"].as_str().unwrap().starts_with(version));
     }
 }
+
+#[test]
+fn a_node_that_dies_leaves_the_lock_of_its_clone_behind() {
+    let mut world = world();
+    let response = world.post("/nodes/pve1/qemu/9000/clone", &[("newid", "101"), ("full", "1")]);
+    world.model.change(Change::NodeOffline { node: "pve1".into() });
+    world.model.change(Change::NodeOnline { node: "pve1".into() });
+    assert_eq!(world.exit(&response), "unexpected status");
+    let deletion = world.delete("/nodes/pve1/qemu/101", &[]);
+    assert_eq!(world.exit(&deletion), "VM is locked (clone)");
+    world.model.change(Change::VmLocked { vmid: 101, lock: None });
+    let deletion = world.delete("/nodes/pve1/qemu/101", &[]);
+    assert_eq!(world.exit(&deletion), "OK");
+}

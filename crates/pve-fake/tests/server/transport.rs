@@ -1,6 +1,8 @@
 //! What pveproxy takes and how it says no.
 
-use pve_fake::{Change, Config, Release};
+use std::time::Duration;
+
+use pve_fake::{Change, Config, Release, Timings};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -143,4 +145,51 @@ async fn the_journal_has_every_call_without_secrets() {
     assert!(!format!("{journal:?}").contains("hush"));
     assert!(journal.max_in_flight() >= 1);
     assert_eq!(journal.writes().len(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_for_a_while_and_for_a_hundred_requests() {
+    let timings =
+        Timings { keep_alive: Duration::from_millis(300), ..Timings::default().scaled(0.0) };
+    let client = Client::with(Config { timings, ..Config::default() }).await;
+    let address = client.fake.url().trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let request = "GET /api2/json/version HTTP/1.1\r\nHost: x\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    let read = stream.read_to_string(&mut text);
+    tokio::time::timeout(Duration::from_secs(10), read)
+        .await
+        .expect("idle connections end")
+        .unwrap();
+    assert!(text.starts_with("HTTP/1.1 401 No ticket"), "{text}");
+    assert_eq!(text.matches("HTTP/1.1").count(), 1, "an error ends the connection");
+    let mut answers = 0;
+    while !client.get("/version").await.closes {
+        answers += 1;
+        assert!(answers < 101, "the connection is not closed");
+    }
+    assert!(answers >= 90, "closed after {answers}");
+}
+
+#[tokio::test]
+async fn a_synchronous_change_waits_for_the_tasks_of_its_vm() {
+    let client = Client::start().await;
+    let vm = client.cloned(101).await;
+    let path = format!("{vm}/config");
+    let task = client.post(&path, &[("description", "first")]).await;
+    let request = client.request(Method::PUT, &path).form(&[("description", "second")]);
+    let answer = client.send(request).await.unwrap();
+    assert_eq!((answer.status, answer.reason.as_str()), (200, "OK"));
+    assert_eq!(client.exit(&task).await, "OK");
+    assert_eq!(client.get(&path).await.body["data"]["description"], "second");
+}
+
+#[tokio::test]
+async fn numbers_can_be_texts() {
+    let client = Client::start().await;
+    client.fake.change(Change::TextNumbers { on: true });
+    let entry = client.get("/nodes").await.body["data"][0].clone();
+    assert_eq!(entry["maxcpu"], "16");
 }

@@ -55,7 +55,8 @@ impl Model {
             return Err(Refusal::die(format!("VM {} is not running", call.vmid())));
         }
         if !vm.guest.agent || vm.run == Run::Paused {
-            return Err(Refusal::die("QEMU guest agent is not running"));
+            let refusal = Refusal::die("QEMU guest agent is not running");
+            return Err(refusal.after(self.timings.agent_ping));
         }
         Ok(vm)
     }

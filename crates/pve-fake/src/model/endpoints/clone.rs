@@ -69,10 +69,10 @@ fn clone(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
             source.snapshots.get(name).ok_or_else(missing)?.config.clone()
         }
     };
-    let full = call.params.flag("full")
-        || !call.params.has("full")
-            && !source.is_template()
-            && call.params.text("snapname").is_none();
+    let full = match call.params.text("full") {
+        Some(full) => full == "1",
+        None => !source.is_template(),
+    };
     check_storage(model, call, &node, &target, full)?;
     if model.vms.get(&newid).is_some_and(|vm| vm.node == node) {
         let text = format!("unable to create VM {newid}: config file already exists");

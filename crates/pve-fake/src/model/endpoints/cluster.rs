@@ -64,6 +64,16 @@ fn resources(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     if kind.is_none_or(|kind| kind == "storage") {
         items.extend(model.storage_resources(call));
     }
+    let zone = "/sdn/zones/localnetwork";
+    let sdn = model.require(&call.caller, zone, &["SDN.Audit", "SDN.Use"]).is_ok();
+    if sdn && model.release > Release::V7 && kind.is_none_or(|kind| kind == "sdn") {
+        items.extend(model.nodes.keys().map(|node| {
+            json!({
+                "id": format!("sdn/{node}/localnetwork"), "type": "sdn", "node": node,
+                "sdn": "localnetwork", "status": "ok",
+            })
+        }));
+    }
     Ok(Reply::list(items))
 }
 

@@ -59,8 +59,8 @@ fn post(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
 fn put(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let work = prepare(model, call)?;
     if model.locks.contains_key(&Lock::Vm(work.vmid)) {
-        let refusal = Refusal::die(lock_timeout(work.vmid));
-        return Err(refusal.after(model.timings.lock_wait));
+        let refusal = Refusal::die(lock_timeout(work.vmid)).after(model.timings.lock_wait);
+        return Err(Refusal { blocked: true, ..refusal });
     }
     work.apply(model)?;
     Ok(Reply::null(format!("configured {}", work.vmid)))
