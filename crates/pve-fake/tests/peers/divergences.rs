@@ -18,14 +18,19 @@ pub(crate) const KNOWN: &[(&str, &[&str])] = &[
     ),
     (
         "shown by real servers, optional in the schema",
-        &["resources: data[].cgroup-mode: number | -", "resources: data[].hastate: string | -"],
+        &[
+            "resources: data[].cgroup-mode: number | -",
+            "resources: data[].hastate: string | -",
+            "resources: data[].sdn: string | -",
+        ],
     ),
     (
         "fakepve does not check the enumeration; a real server does",
         &[
             "resources of nonsense: status: 400 | 200",
             "resources of nonsense: text: Parameter verification failed. | OK",
-            "resources of nonsense: errors: {\"type\":\"value 'x' does not have a value in the enumeration 'vm, storage, node, sdn'\"} | \
+            "resources of nonsense: errors: {\"type\":\"value 'x' does not have a value in the \
+             enumeration 'vm, storage, node, sdn'\"} | \
              null",
             "resources of nonsense: data: null | array",
         ],
