@@ -28,12 +28,14 @@ impl Caller {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Token {
     secret: String,
     privsep: bool,
     revoked: bool,
 }
 
+#[derive(Clone)]
 struct Ticket {
     user: String,
     csrf: String,
@@ -41,7 +43,7 @@ struct Ticket {
 }
 
 /// All that decides who may do what.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Access {
     users: BTreeMap<String, String>,
     tokens: BTreeMap<String, Token>,

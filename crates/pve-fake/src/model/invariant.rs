@@ -62,7 +62,7 @@ impl Model {
             self.violate(Rule::BadVmid, what);
             return;
         }
-        let reads = request.method == http::Method::GET || request.path.contains("/agent/");
+        let reads = request.method == http::Method::GET || request.path.ends_with("/agent/ping");
         // A clone reads its source.
         let clones = request.path.ends_with("/clone");
         if self.vms.get(&vmid).is_some_and(|vm| vm.foreign) && !reads && !clones {

@@ -53,8 +53,8 @@ pub enum GuestKind {
     Reported,
 }
 
-/// The cluster.
-#[derive(Debug)]
+/// The cluster. A clone goes its own way from there: simulations branch on it.
+#[derive(Clone, Debug)]
 pub struct Model {
     release: Release,
     timings: Timings,

@@ -53,7 +53,7 @@ pub(crate) enum Stage {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub upid: String,
     pub node: String,

@@ -1,6 +1,6 @@
 //! One machine's whole life.
 
-use crate::world::world;
+use crate::world::{World, world};
 
 #[test]
 fn a_vm_is_cloned_configured_seeded_started_and_destroyed() {
@@ -58,4 +58,21 @@ fn a_vm_is_cloned_configured_seeded_started_and_destroyed() {
     assert!(world.model.volumes().iter().all(|(_, volid, _)| !volid.contains("101")));
     world.model.check_no_leaks();
     assert_eq!(world.model.violations(), []);
+}
+
+#[test]
+fn a_clone_of_the_model_goes_its_own_way_and_equal_calls_have_equal_answers() {
+    let mut first = world();
+    let mut second =
+        World { model: first.model.clone(), now: first.now, token: first.token.clone() };
+    let path = "/nodes/pve1/qemu/9000/clone";
+    let params = [("newid", "101"), ("name", "m1")];
+    let bodies = [first.post(path, &params).body, second.post(path, &params).body];
+    assert_eq!(bodies[0], bodies[1]);
+    first.pass(60);
+    assert_eq!(first.data("/nodes/pve1/qemu/101/config")["name"], "m1");
+    assert_eq!(second.data("/nodes/pve1/qemu/101/config")["lock"], "clone");
+    second.pass(60);
+    let configs = [first, second].map(|mut world| world.data("/nodes/pve1/qemu/101/config"));
+    assert_eq!(configs[0], configs[1]);
 }
