@@ -9,9 +9,19 @@ use crate::model::Change;
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// This answer, and nothing else happens.
-    Reply { status: u16, text: String },
+    Reply {
+        /// HTTP status code.
+        status: u16,
+        /// The text of the status line.
+        text: String,
+    },
     /// The call takes effect, and this is the answer (a 596 whose operation goes on).
-    ReplyAfter { status: u16, text: String },
+    ReplyAfter {
+        /// HTTP status code.
+        status: u16,
+        /// The text of the status line.
+        text: String,
+    },
     /// The connection closes before anything happens.
     DropBefore,
     /// The call takes effect, the connection closes without an answer.
@@ -21,10 +31,18 @@ pub enum Action {
     /// The call takes effect, and never an answer.
     HangAfter,
     /// The call is answered so much later.
-    Delay { millis: u64 },
+    Delay {
+        /// Milliseconds.
+        millis: u64,
+    },
     /// The task the call starts fails with this text.
     #[serde(rename_all = "kebab-case")]
-    FailTask { text: String, with_effect: bool },
+    FailTask {
+        /// The exit text.
+        text: String,
+        /// Whether the work is done all the same.
+        with_effect: bool,
+    },
     /// Something else happens first; the call then goes its way.
     Change(Change),
     /// The call goes its way; something else happens before it is answered.
@@ -46,6 +64,7 @@ pub struct FaultRule {
     /// How many of them; all if none.
     #[serde(default)]
     pub times: Option<u64>,
+    /// What goes wrong.
     pub action: Action,
     /// Matching calls so far.
     #[serde(default)]

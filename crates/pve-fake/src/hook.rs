@@ -17,9 +17,11 @@ pub enum When {
 /// The call a hook is called for.
 #[derive(Clone, Debug)]
 pub struct HookCall {
+    /// At which side of the effect.
     pub when: When,
     /// Number of the call since the start, from 1.
     pub seq: u64,
+    /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: String,
     /// Path below `/api2/json`.
     pub path: String,

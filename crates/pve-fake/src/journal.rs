@@ -17,14 +17,17 @@ pub struct Entry {
     pub seq: u64,
     /// Milliseconds since the epoch when it came in.
     pub at: u64,
+    /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: String,
     /// Path below `/api2/json`.
     pub path: String,
     /// The endpoint's pattern; empty for an unknown path.
     pub endpoint: String,
+    /// Parameters without secrets.
     pub params: BTreeMap<String, String>,
     /// Zero if nothing was answered.
     pub status: u16,
+    /// The text of the status line, if it was not the code's usual one.
     pub reason: Option<String>,
     /// A UPID, or what was done in a few words.
     pub effect: Option<String>,

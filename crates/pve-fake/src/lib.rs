@@ -6,6 +6,8 @@
 //! server in front of it. Facts are restated from public documentation; no text of Proxmox's
 //! sources is in here. Must not know Kubernetes.
 
+#![warn(missing_docs)]
+
 pub mod clock;
 pub mod config;
 pub mod fault;

@@ -45,13 +45,19 @@ pub struct Seed {
     pub cluster: String,
     /// The first one is the node that is talked to.
     pub nodes: Vec<NodeSeed>,
+    /// Storage definitions.
     pub storages: Vec<StorageSeed>,
+    /// VMs and templates.
     pub vms: Vec<VmSeed>,
+    /// Containers; they are only listed.
     pub containers: Vec<ContainerSeed>,
     /// Pools by name with the VMs in them.
     pub pools: BTreeMap<String, Vec<u32>>,
+    /// Users.
     pub users: Vec<UserSeed>,
+    /// API tokens; the first is the one tests are given.
     pub tokens: Vec<TokenSeed>,
+    /// Rights. `root@pam` needs none.
     pub acl: Vec<AclSeed>,
     /// `registered-tags` of the datacenter.
     pub registered_tags: Vec<String>,
@@ -61,12 +67,15 @@ pub struct Seed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSeed {
+    /// Its name.
     pub name: String,
     /// Bytes.
     #[serde(default = "NodeSeed::memory")]
     pub memory: u64,
+    /// Number of CPUs.
     #[serde(default = "NodeSeed::cpus")]
     pub cpus: u32,
+    /// Bridges that NICs can be on.
     #[serde(default = "NodeSeed::bridges")]
     pub bridges: Vec<String>,
 }
@@ -106,10 +115,12 @@ impl NodeSeed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageSeed {
+    /// Its name.
     pub name: String,
     /// dir, nfs, lvmthin, zfspool, rbd …
     #[serde(rename = "type")]
     pub kind: String,
+    /// Whether every node sees the same volumes.
     #[serde(default)]
     pub shared: bool,
     /// images, rootdir, iso, vztmpl, backup, snippets, import.
@@ -123,6 +134,7 @@ pub struct StorageSeed {
     /// Bytes in use that are nobody's volume.
     #[serde(default)]
     pub used: u64,
+    /// Whether it is switched off.
     #[serde(default)]
     pub disabled: bool,
 }
@@ -165,10 +177,13 @@ impl StorageSeed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmSeed {
+    /// The VM's id.
     pub vmid: u32,
+    /// The node's name.
     pub node: String,
     /// Options as in the VM's configuration file. Disks named there come to exist.
     pub config: BTreeMap<String, String>,
+    /// Whether its process runs.
     #[serde(default)]
     pub running: bool,
     /// Somebody else's: a write to it is a violation.
@@ -240,11 +255,15 @@ impl VmSeed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerSeed {
+    /// The VM's id.
     pub vmid: u32,
+    /// The node's name.
     pub node: String,
+    /// Its name.
     pub name: String,
     /// Bytes.
     pub memory: u64,
+    /// Whether its process runs.
     #[serde(default)]
     pub running: bool,
 }
@@ -255,6 +274,7 @@ pub struct ContainerSeed {
 pub struct UserSeed {
     /// `name@realm`.
     pub id: String,
+    /// The password; none can log in with an empty one.
     #[serde(default)]
     pub password: String,
 }
@@ -271,6 +291,7 @@ impl std::fmt::Debug for UserSeed {
 pub struct TokenSeed {
     /// `user@realm!name`.
     pub id: String,
+    /// The secret.
     pub secret: String,
     /// Whether the token has only the rights given to itself.
     #[serde(default)]
@@ -287,9 +308,11 @@ impl std::fmt::Debug for TokenSeed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AclSeed {
+    /// A path.
     pub path: String,
     /// User or token id.
     pub who: String,
+    /// Names of privileges.
     pub privileges: Vec<String>,
 }
 

@@ -15,83 +15,114 @@ use crate::seed::VmSeed;
 pub enum Change {
     /// A node goes down with its VMs and tasks.
     NodeOffline {
+        /// The node's name.
         node: String,
     },
     /// A node comes back.
     NodeOnline {
+        /// The node's name.
         node: String,
     },
     /// A node accepts calls and does not answer; for ever unless `millis` is given.
     NodeSilent {
+        /// The node's name.
         node: String,
+        /// Milliseconds.
         millis: Option<u64>,
     },
     /// A node is set to maintenance (only shown).
     NodeMaintenance {
+        /// The node's name.
         node: String,
+        /// On or off.
         on: bool,
     },
     /// The cluster loses its quorum; for ever unless `millis` is given.
     QuorumLost {
+        /// Milliseconds.
         millis: Option<u64>,
     },
+    /// The cluster has its quorum again.
     QuorumBack,
+    /// A token is refused from now on.
     TokenRevoked {
+        /// `user@realm!name`.
         token: String,
     },
+    /// A token is accepted again.
     TokenRestored {
+        /// `user@realm!name`.
         token: String,
     },
     /// The secret of a token is replaced.
     TokenSecret {
+        /// `user@realm!name`.
         token: String,
+        /// The secret.
         secret: String,
     },
     /// Rights on a path are replaced.
     Rights {
+        /// A path.
         path: String,
+        /// User or token id.
         who: String,
+        /// Names of privileges.
         privileges: Vec<String>,
     },
     /// A VM or template disappears without a call.
     VmGone {
+        /// The VM's id.
         vmid: u32,
     },
     /// A VM or template appears.
     VmAppears {
+        /// The VM as it turns up.
         vm: VmSeed,
     },
     /// A VM is moved without a call.
     VmMoved {
+        /// The VM's id.
         vmid: u32,
+        /// The node's name.
         node: String,
     },
     /// A VM's process dies.
     VmCrashed {
+        /// The VM's id.
         vmid: u32,
     },
     /// A lock is left in a VM's configuration, or taken off.
     VmLocked {
+        /// The VM's id.
         vmid: u32,
+        /// The lock of its configuration.
         lock: Option<String>,
     },
     /// A storage has no room, or has it again.
     StorageFull {
+        /// The storage's name.
         storage: String,
+        /// Whether there is no room.
         full: bool,
     },
     /// A storage is switched off, or on.
     StorageDisabled {
+        /// The storage's name.
         storage: String,
+        /// Whether it is switched off.
         disabled: bool,
     },
     /// Numbers in answers become texts, or numbers again.
     TextNumbers {
+        /// On or off.
         on: bool,
     },
     /// A file disappears.
     VolumeGone {
+        /// The node's name.
         node: String,
+        /// The volume's id.
         volume: String,
     },
 }

@@ -16,7 +16,9 @@ pub enum CloudInit {
     /// Never ran: no data source.
     #[default]
     NotRun,
+    /// It is at work.
     Running,
+    /// It is through without a fault.
     Done,
     /// Done with recoverable errors: exit code 2.
     Degraded(String),
@@ -57,7 +59,9 @@ impl CloudInit {
 /// A network interface as the guest sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
+    /// Its name.
     pub name: String,
+    /// MAC address, in any case.
     pub mac: String,
     /// Addresses with their prefix length.
     pub addresses: Vec<(std::net::IpAddr, u8)>,
@@ -66,17 +70,24 @@ pub struct Interface {
 /// Result of a command run through the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
+    /// Exit code.
     pub code: i32,
+    /// Standard output.
     pub out: String,
+    /// Standard error.
     pub err: String,
 }
 
 /// State behind the agent.
 #[derive(Clone, Debug, Default)]
 pub struct GuestState {
+    /// Whether the agent answers.
     pub agent: bool,
+    /// Where cloud-init stands.
     pub cloud_init: CloudInit,
+    /// The host name, once known.
     pub hostname: Option<String>,
+    /// Interfaces besides `lo`.
     pub interfaces: Vec<Interface>,
     /// Files that `file-read` and `cat` find.
     pub files: BTreeMap<String, String>,
@@ -120,8 +131,11 @@ impl GuestState {
 pub struct BootNic {
     /// `net0` …
     pub device: String,
+    /// MAC address, in any case.
     pub mac: String,
+    /// The bridge it is on.
     pub bridge: String,
+    /// `virtio`, `e1000` …
     pub model: String,
 }
 
@@ -130,38 +144,56 @@ pub struct BootNic {
 pub struct BootCdrom {
     /// `ide0` …
     pub device: String,
+    /// The volume's id.
     pub volume: String,
+    /// The file on it; empty for a drive of Proxmox's own making.
     pub data: Bytes,
 }
 
 /// All that a guest can see of its VM when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
+    /// The VM's id.
     pub vmid: u32,
     /// Counts the starts of this VM.
     pub boot: u64,
+    /// Its name.
     pub name: String,
+    /// The node's name.
     pub node: String,
     /// SMBIOS UUID, lower case.
     pub uuid: String,
+    /// Network devices by name.
     pub nics: Vec<BootNic>,
+    /// CD-ROMs with something in them.
     pub cdroms: Vec<BootCdrom>,
+    /// Options of the configuration file.
     pub config: BTreeMap<String, String>,
 }
 
 /// What a guest tells of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
+    /// The agent begins or ceases to answer.
     Agent(bool),
+    /// Where cloud-init stands.
     CloudInit(CloudInit),
+    /// The host name.
     Hostname(String),
+    /// Interfaces besides `lo`.
     Interfaces(Vec<Interface>),
+    /// A file that `file-read` and `cat` find.
     File {
+        /// A path.
         path: String,
+        /// What is in it.
         content: String,
     },
+    /// What a command yields.
     Command {
+        /// The command with its arguments, joined by blanks.
         line: String,
+        /// What it yields.
         result: Exec,
     },
     /// The guest powers itself off.

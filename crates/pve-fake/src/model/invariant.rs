@@ -33,9 +33,11 @@ pub enum Rule {
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
+    /// The rule.
     pub rule: Rule,
     /// Milliseconds since the epoch.
     pub at: u64,
+    /// The text of the status line, or of the task's exit.
     pub text: String,
 }
 

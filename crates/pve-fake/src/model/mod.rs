@@ -40,7 +40,10 @@ pub enum Effect {
     /// A VM came up.
     Started(Box<Boot>),
     /// A VM went down or away.
-    Stopped { vmid: u32, boot: u64 },
+    Stopped {
+        /// The VM's id.
+        vmid: u32,
+    },
 }
 
 /// What plays the guests.

@@ -127,6 +127,7 @@ impl Task {
 /// A task as tests see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskView {
+    /// Its identifier.
     pub upid: String,
     /// `qmclone`, `qmstart` …
     pub kind: String,

@@ -8,13 +8,21 @@ use super::state::Run;
 /// A VM as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmView {
+    /// The VM's id.
     pub vmid: u32,
+    /// The node's name.
     pub node: String,
+    /// Its name.
     pub name: Option<String>,
+    /// Whether its process runs.
     pub running: bool,
+    /// Whether it is a template.
     pub template: bool,
+    /// The lock of its configuration.
     pub lock: Option<String>,
+    /// Options of the configuration file.
     pub config: BTreeMap<String, String>,
+    /// The pool it is in.
     pub pool: Option<String>,
 }
 

@@ -30,12 +30,15 @@ use crate::seed::Seed;
 /// How a simulator is started.
 #[derive(Clone)]
 pub struct Config {
+    /// What exists before the first call.
     pub seed: Seed,
+    /// The release to be.
     pub release: Release,
     /// Already scaled.
     pub timings: Timings,
     /// HTTPS with a certificate of its own instead of plain HTTP.
     pub tls: bool,
+    /// Address to listen on.
     pub listen: SocketAddr,
     /// Plays the guests; the built-in one if none.
     pub guest: Option<Arc<dyn Guest>>,
@@ -107,6 +110,7 @@ impl Config {
 pub struct Token {
     /// `user@realm!name`.
     pub id: String,
+    /// The secret.
     pub secret: String,
 }
 

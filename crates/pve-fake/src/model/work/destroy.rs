@@ -50,7 +50,7 @@ impl DestroyWork {
         if self.purge {
             model.ha.remove(&format!("vm:{}", self.vmid));
         }
-        model.effects.push(Effect::Stopped { vmid: self.vmid, boot: vm.boot });
+        model.effects.push(Effect::Stopped { vmid: self.vmid });
         Ok(())
     }
 

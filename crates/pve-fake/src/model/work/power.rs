@@ -128,8 +128,7 @@ impl Model {
         vm.run = Run::Stopped;
         vm.guest = GuestState::default();
         apply_pending(vm);
-        let boot = vm.boot;
-        self.effects.push(Effect::Stopped { vmid, boot });
+        self.effects.push(Effect::Stopped { vmid });
     }
 }
 
