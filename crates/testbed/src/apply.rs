@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize as _;
@@ -34,20 +34,35 @@ pub async fn apply(client: &Client, object: &Value, namespace: &str) -> Result<D
     let object: DynamicObject =
         serde_json::from_value(object.clone()).context("not a Kubernetes object")?;
     let types = object.types.clone().context("an object without apiVersion and kind")?;
-    let gvk = GroupVersionKind::try_from(&types).context("apiVersion is not understood")?;
-    let (resource, capabilities) = pinned_kind(client, &gvk).await.with_context(|| {
-        format!("the API server does not know {} {}", gvk.api_version(), gvk.kind)
-    })?;
     let namespace = object.namespace().unwrap_or_else(|| namespace.to_owned());
     let name = object.name_any();
-    api(client, &resource, &capabilities, &namespace)
+    find(client, &types.api_version, &types.kind, &namespace)
+        .await?
         .patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object))
         .await
-        .with_context(|| format!("{} {namespace}/{name} was refused", gvk.kind))
+        .with_context(|| format!("{} {namespace}/{name} was refused", types.kind))
+}
+
+/// The API of a kind; `namespace` is ignored for kinds without one.
+///
+/// # Errors
+/// If the API server does not know the kind.
+pub async fn find(
+    client: &Client,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+) -> Result<Api<DynamicObject>> {
+    let types = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let gvk = GroupVersionKind::try_from(&types).context("apiVersion is not understood")?;
+    let (resource, capabilities) = pinned_kind(client, &gvk)
+        .await
+        .with_context(|| format!("the API server does not know {api_version} {kind}"))?;
+    Ok(api(client, &resource, &capabilities, namespace))
 }
 
 /// The objects' API, namespaced or not.
-pub fn api(
+fn api(
     client: &Client,
     resource: &ApiResource,
     capabilities: &ApiCapabilities,

@@ -50,3 +50,31 @@ async fn a_vain_wait_tells_what_was_waited_for() -> Result<()> {
     assert!(text.contains("kube-apiserver.log"), "{text}");
     Ok(())
 }
+
+#[tokio::test]
+async fn cluster_api_acts_on_a_cluster() -> Result<()> {
+    let world = World::start(Options::with_capi()).await?;
+    let client = world.client().await?;
+    let namespace = world.namespace("core").await?;
+    let cluster = testbed::apply::documents(
+        "{apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster, metadata: {name: c}, spec: {}}",
+    )?;
+    let applied = testbed::apply::apply(&client, cluster.first().expect("one"), &namespace).await?;
+    let api = testbed::apply::find(&client, "cluster.x-k8s.io/v1beta1", "Cluster", &namespace);
+    let api = api.await?;
+    world
+        .wait_for(Duration::from_secs(30), "the cluster's phase", async || {
+            let found = api.get("c").await?;
+            Ok(found.data.pointer("/status/phase").map(ToString::to_string))
+        })
+        .await?;
+    assert_eq!(applied.metadata.namespace.as_deref(), Some(namespace.as_str()));
+    // The end of a namespace takes its objects along, finalizers included.
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.delete(&namespace, &kube::api::DeleteParams::default()).await?;
+    world
+        .wait_for(Duration::from_mins(1), "the end of the namespace", async || {
+            Ok(namespaces.get_opt(&namespace).await?.is_none().then_some(()))
+        })
+        .await
+}
