@@ -9,6 +9,7 @@ pub mod capi;
 mod cluster;
 mod cluster_template;
 pub mod conditions;
+pub mod crd;
 pub mod ipam;
 mod machine;
 mod machine_template;
