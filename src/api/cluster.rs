@@ -107,6 +107,8 @@ pub struct Endpoint {
 /// Addresses that a pool is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+// `metric` has a default, so nobody has to write it; the released schema lists it all the same.
+#[schemars(extend("required" = ["addresses", "metric", "prefix"]))]
 pub struct IpConfig {
     /// Addresses to hand out to machines: single addresses, ranges (`10.0.0.10-10.0.0.20`) and
     /// networks in CIDR notation. At least one.

@@ -105,8 +105,10 @@ fn manifest<K: CustomResourceExt>() -> Value {
         clean(root);
         complete_root(root);
     }
-    if let Some(object) = crd.as_object_mut() {
-        object.remove("status");
+    if let Some(names) = crd.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let list = format!("{kind}List");
+        names.insert("listKind".to_owned(), list.into());
     }
     crd
 }
@@ -116,6 +118,19 @@ fn clean(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             object.remove("nullable");
+            object.remove("title");
+            if let Some(values) = object.get_mut("enum").and_then(Value::as_array_mut) {
+                values.retain(|value| !value.is_null());
+            }
+            for key in ["minimum", "maximum", "multipleOf"] {
+                // Bounds pass through a type that holds floats; they are written as meant.
+                if let Some(bound) = object.get_mut(key) {
+                    *bound = whole(bound);
+                }
+            }
+            if let Some(Value::String(text)) = object.get_mut("description") {
+                *text = unwrapped(text);
+            }
             let unknown_format = object
                 .get("format")
                 .and_then(Value::as_str)
@@ -135,6 +150,21 @@ fn clean(schema: &mut Value) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
     }
+}
+
+/// The same number, as an integer where it is one.
+fn whole(number: &Value) -> Value {
+    match number.as_f64() {
+        #[expect(clippy::cast_possible_truncation, reason = "exact below 2^53, and checked")]
+        Some(float) if float.fract() == 0.0 && float.abs() < 9e15 => (float as i64).into(),
+        _ => number.clone(),
+    }
+}
+
+/// Text whose lines end where paragraphs do; doc comments are wrapped for the editor.
+fn unwrapped(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The root of a kind's schema as Kubernetes' own generator writes it.
@@ -167,7 +197,7 @@ fn prepend_rules(crd: &mut Value, rules: &[(&str, &str)]) {
 }
 
 /// The same value with all keys in order, whatever features `serde_json` is built with.
-fn sorted(value: &Value) -> Value {
+pub fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
             let mut entries: Vec<_> = object.iter().map(|(k, v)| (k.clone(), sorted(v))).collect();
