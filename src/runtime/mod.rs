@@ -1,1 +1,3 @@
 //! Placeholder; see the brief.
+
+pub mod rbac;
