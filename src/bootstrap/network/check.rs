@@ -51,7 +51,7 @@ pub(super) struct VrfLink {
 #[derive(Debug)]
 pub(super) struct Hop {
     pub(super) to: String,
-    pub(super) via: String,
+    pub(super) via: Option<String>,
     pub(super) metric: Option<u32>,
     pub(super) table: Option<u32>,
 }
@@ -196,7 +196,7 @@ impl Family {
 }
 
 fn gateway(fixed: &Static) -> Option<&str> {
-    fixed.gateway.as_deref().filter(|gateway| !gateway.is_empty())
+    given(fixed.gateway.as_ref())
 }
 
 fn address(device: &str, family: Family, text: &str) -> Result<String, Problem> {
@@ -219,13 +219,13 @@ fn default_route(
     via: &str,
     metric: Option<u32>,
 ) -> Result<Hop, Problem> {
-    let via = ip(device, || family.field("gateway"), via)?;
-    if Family::of(via) != family {
+    let address = ip(device, || family.field("gateway"), via)?;
+    if Family::of(address) != family {
         let reason = format!("{via} is not an {} address", family.name());
         return Err(Problem::network(device, family.field("gateway"), reason));
     }
     let to = family.everything().to_owned();
-    Ok(Hop { to, via: via.to_string(), metric, table: None })
+    Ok(Hop { to, via: Some(via.to_owned()), metric, table: None })
 }
 
 /// Two equal metrics would leave it to chance which way packets take.
@@ -307,28 +307,36 @@ fn hops(device: &str, routes: &[Route], vrf: Option<u32>) -> Result<Vec<Hop>, Pr
 
 fn hop(device: &str, index: usize, route: &Route, vrf: Option<u32>) -> Result<Hop, Problem> {
     let field = |name: &str| format!("routes[{index}].{name}");
-    let given = |text: &Option<String>, name: &str, expected: &str| {
-        let text = text.clone().filter(|text| !text.is_empty());
-        text.ok_or_else(|| {
-            Problem::network(device, field(name), format!("is missing: expected {expected}"))
-        })
+    let refuse = |name: &str, reason: String| Err(Problem::network(device, field(name), reason));
+    let Some(to) = given(route.to.as_ref()) else {
+        return refuse("to", "is missing: expected \"default\", an address or a prefix".into());
     };
-    let to = given(&route.to, "to", "\"default\", an address or a prefix")?;
-    let via = given(&route.via, "via", "the address of the next hop")?;
-    let hop = ip(device, || field("via"), &via)?;
-    let to = if to == "default" {
-        Family::of(hop).everything().to_owned()
-    } else {
-        let (family, prefix) = prefix(device, || field("to"), &to)?;
-        if family != Family::of(hop) {
-            let reason =
-                format!("{via} is not an {} address, as routes[{index}].to is", family.name());
-            return Err(Problem::network(device, field("via"), reason));
+    let via = given(route.via.as_ref()).map(|via| ip(device, || field("via"), via)).transpose()?;
+    let to = match (to, via) {
+        ("default", Some(via)) => Family::of(via).everything().to_owned(),
+        ("default", None) => {
+            return refuse("via", "is missing, and a default route needs a next hop".into());
         }
-        prefix
+        (to, via) => {
+            let (family, to) = prefix(device, || field("to"), to)?;
+            if let Some(via) = via.filter(|via| Family::of(*via) != family) {
+                let reason = format!("{via} is not an {} address, as its \"to\" is", family.name());
+                return refuse("via", reason);
+            }
+            to
+        }
     };
-    let table = own_table(device, || field("table"), route.table, vrf)?;
-    Ok(Hop { to, via, metric: route.metric.filter(|metric| *metric != 0), table })
+    Ok(Hop {
+        to,
+        via: via.and(route.via.clone()),
+        metric: route.metric.filter(|metric| *metric != 0),
+        table: own_table(device, || field("table"), route.table, vrf)?,
+    })
+}
+
+/// The text unless it is empty, which Kubernetes objects use for "not set".
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
 fn policies(device: &str, rules: &[Rule], vrf: Option<u32>) -> Result<Vec<Policy>, Problem> {
@@ -337,19 +345,19 @@ fn policies(device: &str, rules: &[Rule], vrf: Option<u32>) -> Result<Vec<Policy
 
 fn policy(device: &str, index: usize, rule: &Rule, vrf: Option<u32>) -> Result<Policy, Problem> {
     let field = |name: &str| format!("routingPolicy[{index}].{name}");
-    let side = |text: &Option<String>, name: &str| {
-        let Some(text) = text.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let side = |text: Option<&String>, name: &str| {
+        let Some(text) = given(text) else { return Ok(None) };
         prefix(device, || field(name), text).map(|(family, _)| Some((family, text.to_owned())))
     };
-    let to = side(&rule.to, "to")?;
-    let from = side(&rule.from, "from")?;
+    let to = side(rule.to.as_ref(), "to")?;
+    let from = side(rule.from.as_ref(), "from")?;
     match (&to, &from) {
         (None, None) => {
             let reason = "and from are missing: a rule needs one of the two";
             return Err(Problem::network(device, field("to"), reason));
         }
         (Some((a, _)), Some((b, _))) if a != b => {
-            let reason = format!("is not an {} address, as routingPolicy[{index}].to is", a.name());
+            let reason = format!("is not an {} address, as its \"to\" is", a.name());
             return Err(Problem::network(device, field("from"), reason));
         }
         _ => {}

@@ -9,7 +9,8 @@
 //! | cloud-init with networkd, eni, sysconfig, NetworkManager | no `vrfs` (cloud-init 22.4 stops with "No handler found for command 'vrfs'"), no `routing-policy` before 25.3 (left out without a word), no route `table` before 25.3 |
 //! | cloud-init 22.4 with networkd | writes `::/0` as `::/64` and drops a route's metric |
 //! | netplan below 0.103 | no `to: default` |
-//! | Talos' NoCloud | the outer `network:` key only in newer releases (1.5 said "version=0 is not supported"); a route needs `via` as an address and `to` as a prefix, so neither `default` nor a bare address; `vrfs` and `renderer` ignored, `routing-policy` not applied |
+//! | netplan 0.106 (Debian 12) | crashes on a VRF that has routes but no `routing-policy` (LP #2016427); give such a VRF a rule |
+//! | Talos' NoCloud | the outer `network:` key only in newer releases (1.5 said "version=0 is not supported"); a route needs both `via` as an address and `to` as a prefix, so neither `default` nor a bare address; `vrfs` and `renderer` ignored, `routing-policy` not applied |
 //!
 //! Hence: the outer `network:` key stays, because every cloud-init wants or accepts it and Talos
 //! has come round; default routes are `0.0.0.0/0` and `::/0`; a custom route to `default` or to a
@@ -99,7 +100,8 @@ pub struct Static {
 pub struct Route {
     /// `default`, an address or a prefix. Required.
     pub to: Option<String>,
-    /// Address of the next hop. Required.
+    /// Address of the next hop. Without one the destination is taken to be on the link; a route
+    /// to `default` needs one.
     pub via: Option<String>,
     /// Metric; zero counts as none.
     pub metric: Option<u32>,

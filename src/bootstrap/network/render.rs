@@ -93,7 +93,7 @@ fn routing(out: &mut Lines, routes: &[Hop], rules: &[Policy]) {
     let route = |hop: &Hop| {
         [
             ("to", Some(quoted(&hop.to))),
-            ("via", Some(quoted(&hop.via))),
+            ("via", text(&hop.via)),
             ("metric", number(hop.metric)),
             ("table", number(hop.table)),
         ]

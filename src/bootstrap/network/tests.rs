@@ -1,22 +1,15 @@
 use super::*;
 
-fn v4(address: &str, gateway: &str, metric: u32) -> Option<Static> {
-    Some(Static { address: address.into(), gateway: Some(gateway.into()), metric: Some(metric) })
+fn fixed(address: &str, gateway: &str, metric: u32) -> Static {
+    Static { address: address.into(), gateway: Some(gateway.into()), metric: Some(metric) }
 }
 
 fn dual_stack(index: usize) -> Ethernet {
     let n = index + 1;
+    let metric = 100 * u32::try_from(n).unwrap();
     Ethernet {
-        ipv4: v4(
-            &format!("10.{n}.0.5/24"),
-            &format!("10.{n}.0.1"),
-            100 * u32::try_from(n).unwrap(),
-        ),
-        ipv6: v4(
-            &format!("2001:db8:{n}::5/64"),
-            &format!("2001:db8:{n}::1"),
-            100 * u32::try_from(n).unwrap(),
-        ),
+        ipv4: Some(fixed(&format!("10.{n}.0.5/24"), &format!("10.{n}.0.1"), metric)),
+        ipv6: Some(fixed(&format!("2001:db8:{n}::5/64"), &format!("2001:db8:{n}::1"), metric)),
         dns_servers: vec!["192.0.2.53".into()],
         ..Ethernet::new(index, format!("net{index}"), format!("BC:24:11:00:00:0{n}"))
     }
@@ -89,6 +82,7 @@ fn custom_routes_and_rules_leave_out_what_is_not_set() {
             route("default", "10.1.0.9"),
             route("default", "2001:db8:1::9"),
             route("198.51.100.7", "10.1.0.9"),
+            Route { to: Some("203.0.113.0/24".into()), ..Route::default() },
         ],
         routing_policy: vec![Rule {
             from: Some("10.1.0.0/24".into()),
@@ -105,6 +99,7 @@ fn custom_routes_and_rules_leave_out_what_is_not_set() {
             serde_json::json!({"to": "0.0.0.0/0", "via": "10.1.0.9"}),
             serde_json::json!({"to": "::/0", "via": "2001:db8:1::9"}),
             serde_json::json!({"to": "198.51.100.7/32", "via": "10.1.0.9"}),
+            serde_json::json!({"to": "203.0.113.0/24"}),
         ]
     );
     assert_eq!(eth0["routing-policy"], serde_json::json!([{"from": "10.1.0.0/24", "table": 200}]));
@@ -171,7 +166,7 @@ fn what_a_guest_could_not_apply_is_refused_by_name() {
         (with(|e| e.ipv6.as_mut().unwrap().gateway = Some("10.0.0.1".into())), "ipv6.gateway:"),
         (with(|e| e.dns_servers = vec!["dns.lab".into()]), "dnsServers[0]: \"dns.lab\""),
         (with(|e| e.routes = vec![Route::default()]), "routes[0].to: is missing"),
-        (with(|e| e.routes = vec![route("10.0.0.0/8", "")]), "routes[0].via: is missing"),
+        (with(|e| e.routes = vec![route("default", "")]), "routes[0].via: is missing"),
         (with(|e| e.routes = vec![route("10.0.0.0/40", "10.1.0.1")]), "routes[0].to:"),
         (with(|e| e.routes = vec![route("::/0", "10.1.0.1")]), "routes[0].via:"),
         (with(|e| e.routing_policy = vec![Rule::default()]), "routingPolicy[0].to:"),
