@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use crate::bootstrap::ignition;
 use crate::bootstrap::iso9660::{self, File};
+use crate::bootstrap::metadata::{Metadata, metadata};
+use crate::bootstrap::network::{self, NetworkPlan, network_config};
 use crate::bootstrap::problem::Problem;
+use crate::bootstrap::user_data::Format;
 use crate::ids::VmId;
 
 /// The label by which NoCloud finds the image: exactly this, or the same in upper case.
@@ -21,6 +25,29 @@ pub struct SeedFiles {
 }
 
 impl SeedFiles {
+    /// Renders the seed of a guest from the bootstrap Secret's `payload` in `format`.
+    ///
+    /// A cloud-config is passed on byte for byte. An Ignition config takes up identity and network
+    /// itself, and its network-config says that there is nothing to do.
+    ///
+    /// # Errors
+    /// The first [`Problem`] of identity, network and payload.
+    pub fn render(
+        format: Format,
+        payload: &[u8],
+        identity: &Metadata,
+        plan: &NetworkPlan,
+    ) -> Result<Self, Problem> {
+        let meta_data = metadata(identity)?;
+        let (user_data, network_config) = match format {
+            Format::CloudConfig => (payload.to_vec(), network_config(plan)?),
+            Format::Ignition => {
+                (ignition::enriched(payload, identity, plan)?, network::EMPTY.to_owned())
+            }
+        };
+        Ok(Self { user_data, meta_data, network_config })
+    }
+
     /// The disc image. Equal files give equal bytes.
     ///
     /// # Errors
@@ -56,10 +83,39 @@ pub fn file_name(vmid: VmId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::network::Ethernet;
 
     #[test]
     fn the_image_is_named_by_its_vm() {
         assert_eq!(file_name(VmId::MIN), "user-data-100.iso");
+    }
+
+    fn identity() -> Metadata {
+        Metadata { instance_id: "x".into(), hostname: "lab-cp-0".into(), ..Metadata::default() }
+    }
+
+    fn plan() -> NetworkPlan {
+        let dhcp = Ethernet { dhcp4: true, ..Ethernet::new(0, "net0", "bc:24:11:00:00:01") };
+        NetworkPlan { ethernets: vec![dhcp], vrfs: Vec::new() }
+    }
+
+    #[test]
+    fn a_cloud_config_is_passed_on_byte_for_byte() {
+        let payload = b"## template: jinja\n#cloud-config\n\xff";
+        let seed = SeedFiles::render(Format::CloudConfig, payload, &identity(), &plan());
+        let seed = seed.expect("renders");
+        assert_eq!(seed.user_data, payload);
+        assert!(seed.network_config.starts_with("network:\n"));
+    }
+
+    #[test]
+    fn an_ignition_config_brings_its_own_network() {
+        let payload = br#"{"ignition": {"version": "2.3.0"}}"#;
+        let seed = SeedFiles::render(Format::Ignition, payload, &identity(), &plan());
+        let seed = seed.expect("renders");
+        assert_eq!(seed.network_config, "version: 1\nconfig: []\n");
+        assert!(String::from_utf8_lossy(&seed.user_data).contains("00-eth0.network"));
+        assert!(seed.meta_data.contains("lab-cp-0"));
     }
 
     #[test]

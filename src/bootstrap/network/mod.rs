@@ -21,6 +21,7 @@
 //! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device.
 
 mod check;
+mod networkd;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -135,6 +136,23 @@ pub struct Vrf {
     pub routes: Vec<Route>,
     /// Policy rules for its table.
     pub routing_policy: Vec<Rule>,
+}
+
+/// A systemd-networkd unit file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// File name, such as `00-eth0.network`.
+    pub name: String,
+    /// Its text.
+    pub contents: String,
+}
+
+/// Checks the plan and renders it as systemd-networkd units.
+///
+/// # Errors
+/// As [`network_config`].
+pub fn networkd_units(plan: &NetworkPlan) -> Result<Vec<Unit>, Problem> {
+    networkd::units(plan)
 }
 
 /// Checks the plan and renders `network-config`.
