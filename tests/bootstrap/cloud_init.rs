@@ -132,7 +132,8 @@ fn netplan_puts_devices_into_their_vrfs() {
 /// and rules do not, and `::/0` is mangled. See the table in `capmox::bootstrap::network`.
 #[test]
 fn networkd_without_netplan_gets_addresses_dns_and_gateways() {
-    for (name, plan) in plans::without_vrf() {
+    let full = |(name, _): &(String, NetworkPlan)| name.ends_with("full");
+    for (name, plan) in plans::without_vrf().into_iter().filter(full) {
         let folder = converted(&name, &plan, "networkd");
         for ethernet in &plan.ethernets {
             let path = format!("out/etc/systemd/network/10-cloud-init-{}.network", ethernet.name);

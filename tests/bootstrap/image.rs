@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use capmox::bootstrap::SeedFiles;
 use capmox::bootstrap::iso9660::{self, File};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::tools::{BLKID, BSDTAR, ISOINFO, XORRISO, arg};
@@ -158,6 +160,29 @@ fn a_folder_of_several_sectors_is_read_back() {
     for name in [&names[0], &names[59]] {
         let read = ISOINFO.stdout(&["-R", "-x", &format!("/{name}"), "-i", arg(&path)]);
         assert_eq!(read, name.as_bytes());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever names and contents it holds, both name spaces give all of them back.
+    #[test]
+    fn every_file_comes_back_whatever_it_is(
+        files in btree_map("[a-z0-9_-][a-z0-9._-]{0,63}", vec(any::<u8>(), 0..5000), 0..12),
+    ) {
+        let list: Vec<File<'_>> = files.iter().map(|(name, data)| File { name, data }).collect();
+        let folder = TempDir::new()?;
+        let path = folder.path().join("some.iso");
+        std::fs::write(&path, iso9660::image("cidata", &list).expect("fits"))?;
+        for options in ["iso9660:rockridge,!joliet", "iso9660:!rockridge,joliet"] {
+            let out = TempDir::new()?;
+            BSDTAR.stdout(&["-xf", arg(&path), "--options", options, "-C", arg(out.path())]);
+            for (name, data) in &files {
+                prop_assert!(std::fs::read(out.path().join(name))? == *data, "{options}: {name}");
+            }
+            prop_assert_eq!(std::fs::read_dir(out.path())?.count(), files.len());
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod cloud_init;
 mod image;
+mod nocloud;
 mod plans;
 mod talos;
 mod tools;

@@ -19,6 +19,9 @@ pub(crate) const BLKID: Tool = Tool { program: "blkid", package: "util-linux" };
 pub(crate) const CLOUD_INIT: Tool = Tool { program: "cloud-init", package: "cloud-init" };
 pub(crate) const NETPLAN: Tool = Tool { program: "netplan", package: "netplan.io" };
 
+/// Debian's own Python, which has cloud-init's modules.
+pub(crate) const PYTHON: Tool = Tool { program: "/usr/bin/python3", package: "cloud-init" };
+
 impl Tool {
     /// Runs the program and gives its result, whatever it is.
     pub(crate) fn run(self, args: &[&str]) -> Output {
