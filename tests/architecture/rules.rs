@@ -171,11 +171,11 @@ pub(crate) fn module_doc(source: &Source) -> Vec<String> {
     if source.path.ends_with("/tests.rs") {
         return Vec::new();
     }
-    let says_something =
-        |doc: &str| doc.trim().len() > 20 && !doc.trim().starts_with("Placeholder");
-    let docs = source.text.lines().filter_map(|line| line.strip_prefix("//!"));
+    let docs = source.text.lines().map_while(|line| line.strip_prefix("//!"));
+    let doc = docs.collect::<String>();
+    let says_something = doc.trim().len() > 8 && !doc.trim().starts_with("Placeholder");
     let message = || format!("{}: no module documentation", source.path);
-    (!docs.take(1).any(says_something)).then(message).into_iter().collect()
+    (!says_something).then(message).into_iter().collect()
 }
 
 /// Nothing half-made is kept, and no test is switched off.

@@ -90,7 +90,9 @@ fn unique(plan: &NetworkPlan) -> Result<(), Problem> {
         if !names.insert(ethernet.name.as_str()) {
             return Err(Problem::network(ethernet.label(), "name", "is used by two devices"));
         }
-        if let Some(other) = macs.insert(ethernet.mac.to_ascii_lowercase(), ethernet.label()) {
+        let other = macs.insert(ethernet.mac.to_ascii_lowercase(), ethernet.label());
+        // Two missing addresses are not equal; each is reported as missing.
+        if let Some(other) = other.filter(|_| !ethernet.mac.is_empty()) {
             let reason = format!("{:?} is also the address of {other}", ethernet.mac);
             return Err(Problem::network(ethernet.label(), "macAddress", reason));
         }

@@ -190,6 +190,10 @@ fn devices_must_differ_in_mac_address_and_metric() {
     let text = refusal(&plan([dual_stack(0), same_mac]));
     assert!(text.contains("net1 (eth1): macAddress:") && text.contains("net0 (eth0)"), "{text}");
 
+    let nameless = |index| Ethernet { mac: String::new(), ..dual_stack(index) };
+    let text = refusal(&plan([nameless(0), nameless(1)]));
+    assert!(text.contains("net0 (eth0): macAddress: is missing"), "{text}");
+
     let mut same_metric = dual_stack(1);
     same_metric.ipv6.as_mut().unwrap().metric = Some(100);
     let text = refusal(&plan([dual_stack(0), same_metric.clone()]));
