@@ -113,7 +113,6 @@ impl World {
     async fn install_crds(&self) -> Result<()> {
         let root = root();
         let mut definitions = crds::cluster_api(&root)?;
-        definitions.extend(crds::pools()?);
         definitions.extend(crds::ours(&root)?);
         crds::install(&self.client().await?, definitions).await
     }
