@@ -1,5 +1,6 @@
 //! The project's task runner: what the Makefile's targets do.
 
+mod demo;
 mod generate;
 mod packages;
 mod steps;
@@ -30,6 +31,13 @@ enum Task {
     Tools { names: Vec<String> },
     /// Installs the Debian packages and the Python environment that tests need
     Packages,
+    /// From nothing to a finished cluster and back
+    Demo {
+        /// Stays up once the cluster is there
+        #[arg(long, env = "KEEP", num_args = 0..=1, default_missing_value = "true",
+              value_parser = clap::builder::FalseyValueParser::new(), default_value = "false")]
+        keep: bool,
+    },
     /// Everything that CI runs
     Test,
 }
@@ -60,6 +68,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
+        Task::Demo { keep } => demo::run(*keep),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

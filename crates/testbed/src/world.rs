@@ -140,6 +140,11 @@ impl World {
         &self.logs
     }
 
+    /// A folder for files that belong to this world; it stays with the logs.
+    pub fn folder(&self) -> &Path {
+        &self.dir
+    }
+
     /// The CA of the world's certificates, as PEM, and the folder with `tls.crt` and `tls.key` for
     /// 127.0.0.1: what a webhook server of this world shows.
     pub fn serving_certificate(&self) -> (&str, &Path) {
