@@ -56,6 +56,7 @@ pub(crate) async fn check(stage: &Stage, before: &BTreeSet<String>, view: &mut V
     let mut problems: Vec<String> = after.difference(before).cloned().collect();
     problems.extend(before.difference(&after).map(|lost| format!("{lost} is no more")));
     problems.extend(stage.fake().check_no_leaks().into_iter().map(|broken| broken.text));
+    problems.extend(stage.guests().violations());
     if !problems.is_empty() {
         bail!("the simulator's inventory is not what it was: {}", problems.join("; "));
     }

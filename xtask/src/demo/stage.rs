@@ -2,6 +2,7 @@
 //! provider, and clusterctl.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
 use pve_fake::{Config, Fake, Timings};
+use pve_guest::{Guests, WorkloadProcess};
 use testbed::say::say;
 use testbed::{Binaries, ClusterRequest, Clusterctl, ManagerProcess, Options, World, ports};
 
@@ -19,6 +21,9 @@ use super::view::View;
 /// How long a second takes in the simulator: clones take seconds, so that they can be watched.
 const TIME_SCALE: f64 = 0.25;
 
+/// What Cluster API v1.10 supports at most.
+const KUBERNETES_VERSION: &str = "v1.33.4";
+
 /// How long the provider may take until it is ready.
 const READY: Duration = Duration::from_secs(30);
 
@@ -27,6 +32,9 @@ pub(crate) struct Stage {
     manager: ManagerProcess,
     world: World,
     fake: Fake,
+    guests: Guests,
+    /// Held, not used: it ends with this.
+    _workload: WorkloadProcess,
     client: Client,
     namespace: String,
     clusterctl: Clusterctl,
@@ -48,8 +56,15 @@ impl Stage {
         let world = World::start_with(Options::with_capi(), &binaries).await?;
         let client = world.client().await?;
         let namespace = world.namespace("demo").await?;
-        say("starting the simulated hypervisor");
-        let fake = Fake::start(Config::default().with_time_scale(TIME_SCALE).with_tls()).await?;
+        say("starting the simulated hypervisor and its guests");
+        let workload = WorkloadProcess::start(&binaries.path("workload-cluster")?).await?;
+        let guests = Guests::new(pve_guest::Config {
+            workload: Some(workload.client()),
+            kubernetes_version: KUBERNETES_VERSION.to_owned(),
+            ..pve_guest::Config::default()
+        });
+        let config = Config::default().with_time_scale(TIME_SCALE).with_tls();
+        let fake = Fake::start(config.with_guest(guests.as_guest())).await?;
         let manager = start_manager(&world, &fake, &program).await?;
         let clusterctl = Clusterctl::new(&binaries, &world.folder().join("clusterctl"))?;
         Ok(Self {
@@ -61,6 +76,8 @@ impl Stage {
             endpoint: ports::free_address(6443)?.to_string(),
             clones: Mutex::default(),
             fake,
+            guests,
+            _workload: workload,
             world,
         })
     }
@@ -75,6 +92,10 @@ impl Stage {
 
     pub(crate) fn fake(&self) -> &Fake {
         &self.fake
+    }
+
+    pub(crate) fn guests(&self) -> &Guests {
+        &self.guests
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -101,7 +122,7 @@ impl Stage {
         let request = ClusterRequest {
             name: CLUSTER,
             namespace: &self.namespace,
-            kubernetes_version: "v1.33.0",
+            kubernetes_version: KUBERNETES_VERSION,
             control_plane,
             workers,
             flavor: "",
@@ -164,7 +185,12 @@ impl Stage {
     /// Everything that helps to see why something does not come.
     pub(crate) async fn describe(&self) -> String {
         let world = self.world.describe(15).await;
-        format!("{world}--- end of {}\n{}", self.manager.log().display(), self.manager.log_tail(40))
+        let guests = self.guests.records().into_iter().fold(String::new(), |mut text, guest| {
+            let _ = writeln!(text, "guest {} {}: {:?}", guest.vmid, guest.name, guest.progress);
+            text
+        });
+        let (log, tail) = (self.manager.log().display(), self.manager.log_tail(40));
+        format!("{world}{guests}--- end of {log}\n{tail}")
     }
 
     /// Ends everything softly.
