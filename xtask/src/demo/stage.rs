@@ -205,7 +205,8 @@ fn build_manager() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
     say("building the provider");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--package", "capmox", "--bin", "capmox"])
+        // Both packages, so that the dependencies have the features that they were built with.
+        .args(["build", "--package", "xtask", "--package", "capmox", "--bin", "capmox"])
         .current_dir(testbed::root())
         .stdin(Stdio::null())
         .status()
