@@ -8,7 +8,7 @@ mod suite;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use testbed::say::say;
 
@@ -61,10 +61,7 @@ fn run(cli: &Cli) -> Result<()> {
             }
             Ok(())
         }
-        Task::Verify => match generate::drift(&root)?.as_slice() {
-            [] => Ok(()),
-            stale => bail!("not up to date: {stale:?}; run `cargo xtask generate`"),
-        },
+        Task::Verify => suite::verify(),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),

@@ -1,11 +1,11 @@
 //! What is run, in which order: the cheap before the dear, so that a slip shows early.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use testbed::Binaries;
 use testbed::say::say;
 
-use crate::packages;
 use crate::steps::{Step, cargo, command, inside};
+use crate::{demo, generate, packages};
 
 /// What needs nothing but the toolchain.
 pub(crate) fn lint() -> Vec<Step> {
@@ -14,7 +14,7 @@ pub(crate) fn lint() -> Vec<Step> {
         cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         cargo("documentation", &["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
-        cargo("generated files", &["xtask", "verify"]),
+        inside("generated files", verify),
     ]
 }
 
@@ -30,8 +30,17 @@ pub(crate) fn test() -> Vec<Step> {
             .at("tools/workload-cluster")
             .env("CGO_ENABLED", "0"),
         cargo("tests with servers", &["test", "--workspace", "--no-fail-fast", "--test", "*"]),
+        inside("demo", || demo::run(false)),
     ]);
     steps
+}
+
+/// Whether the generated files are up to date.
+pub(crate) fn verify() -> Result<()> {
+    match generate::drift(&testbed::root())?.as_slice() {
+        [] => Ok(()),
+        stale => bail!("not up to date: {stale:?}; run `cargo xtask generate`"),
+    }
 }
 
 /// Builds the programs of the table, or those named.

@@ -60,7 +60,6 @@ fn build(root: &Path, recipe: &Recipe, output: &Path) -> Result<()> {
         .current_dir(root.join(&recipe.module))
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
-        .env("GOFLAGS", "")
         .stdin(Stdio::null())
         .output();
     drop(done);
