@@ -135,6 +135,11 @@ impl World {
         &self.server
     }
 
+    /// Names and process ids of the children.
+    pub fn children(&self) -> Vec<(&str, u32)> {
+        self.processes.iter().map(|process| (process.name(), process.id())).collect()
+    }
+
     /// Where the children's logs are. They stay after the end; the last twenty worlds are kept.
     pub fn logs(&self) -> &Path {
         &self.logs
