@@ -173,11 +173,15 @@ impl Drop for Process {
     }
 }
 
-/// The last lines of a file; empty if it cannot be read.
+/// Columns after which a line of a log is cut; some name every field of an object.
+const COLUMNS: usize = 400;
+
+/// The last lines of a file, long ones cut; empty if it cannot be read.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();
     let from = all.len().saturating_sub(lines);
-    all.get(from..).unwrap_or_default().join("\n")
+    let cut = |line: &&str| line.chars().take(COLUMNS).collect::<String>();
+    all.get(from..).unwrap_or_default().iter().map(cut).collect::<Vec<_>>().join("\n")
 }

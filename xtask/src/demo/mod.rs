@@ -21,7 +21,7 @@ use view::View;
 const CLUSTER: &str = "demo";
 
 /// How long a stretch of the demo may take on a slow machine before it counts as failed.
-const DEADLINE: Duration = Duration::from_mins(6);
+const DEADLINE: Duration = Duration::from_mins(4);
 
 /// Between two looks at the cluster.
 const LOOK: Duration = Duration::from_millis(400);

@@ -129,8 +129,10 @@ fn age(second: i64) -> Duration {
 }
 
 fn waits_for(machine: &Machine, vm: Option<&ProxmoxMachine>, phase: &str) -> String {
-    if phase == "Running" {
-        return String::new();
+    match (phase, vm) {
+        ("Running", _) | ("Deleting", None) => return String::new(),
+        ("Deleting", Some(_)) => return "the end of its VM".to_owned(),
+        _ => {}
     }
     let conditions = vm.and_then(|vm| vm.status.as_ref()).map(|status| &status.conditions);
     let ready = conditions.and_then(|all| all.iter().find(|condition| condition.type_ == "Ready"));

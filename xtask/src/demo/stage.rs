@@ -200,8 +200,12 @@ impl Stage {
     }
 }
 
-/// Builds the provider in the same profile as this program, whose dependencies are there.
+/// Builds the provider in the same profile as this program, whose dependencies are there; or takes
+/// the one that `CAPMOX_PROVIDER` names, as the original would be.
 fn build_manager() -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("CAPMOX_PROVIDER").filter(|given| !given.is_empty()) {
+        return Ok(PathBuf::from(given));
+    }
     let own = std::env::current_exe().context("cannot find this program")?;
     say("building the provider");
     let status = Command::new(env!("CARGO"))
