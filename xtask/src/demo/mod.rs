@@ -38,12 +38,22 @@ pub(crate) fn run(keep: bool) -> Result<()> {
 async fn demo(keep: bool) -> Result<()> {
     let start = Instant::now();
     let mut stage = Stage::start().await?;
-    let before = leftovers::inventory(&stage);
+    match play(&mut stage, start, keep).await {
+        Ok(()) => stage.stop().await,
+        Err(error) => {
+            stage.abandon();
+            Err(error)
+        }
+    }
+}
+
+async fn play(stage: &mut Stage, start: Instant, keep: bool) -> Result<()> {
+    let before = leftovers::inventory(stage);
     let mut view = View::new();
 
     view.say("applying what clusterctl rendered from templates/cluster-template.yaml");
     stage.apply_cluster(1, 3).await?;
-    follow(&mut stage, &mut view, "four machines Running", |now| now.is_settled(1, 3)).await?;
+    follow(stage, &mut view, "four machines Running", |now| now.is_settled(1, 3)).await?;
     view.say(&format!("the cluster is up after {}", say::duration(start.elapsed())));
     stage.tell_how_to_look_around(&mut view)?;
     if keep {
@@ -53,17 +63,17 @@ async fn demo(keep: bool) -> Result<()> {
     }
     for workers in [5, 2] {
         view.say(&format!("scaling to {workers} workers"));
-        scale(&stage, workers).await?;
+        scale(stage, workers).await?;
         let goal = format!("{workers} workers Running");
-        follow(&mut stage, &mut view, &goal, |now| now.is_settled(1, workers)).await?;
+        follow(stage, &mut view, &goal, |now| now.is_settled(1, workers)).await?;
     }
     view.say("deleting the cluster");
     let clusters = Api::<capmox::api::capi::Cluster>::namespaced(stage.client(), stage.namespace());
     clusters.delete(CLUSTER, &DeleteParams::foreground()).await.context("cannot delete")?;
-    follow(&mut stage, &mut view, "the cluster's end", Snapshot::is_gone).await?;
-    leftovers::check(&stage, &before, &mut view).await?;
+    follow(stage, &mut view, "the cluster's end", Snapshot::is_gone).await?;
+    leftovers::check(stage, &before, &mut view).await?;
     view.say(&format!("done after {}", say::duration(start.elapsed())));
-    stage.stop().await
+    Ok(())
 }
 
 async fn scale(stage: &Stage, workers: usize) -> Result<()> {
