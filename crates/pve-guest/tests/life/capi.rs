@@ -60,7 +60,7 @@ impl Management {
 
     /// Waits until the objects of a kind are as they should be.
     async fn until(&self, what: &str, kind: &str, holds: impl Fn(&[DynamicObject]) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(180);
+        let deadline = Instant::now() + Duration::from_mins(3);
         loop {
             let objects = self.list(kind).await;
             if holds(&objects) {
