@@ -30,6 +30,11 @@ impl World {
 
     /// With the program.
     pub(crate) async fn clustered() -> Self {
+        Self::joining_within(Duration::from_mins(1)).await
+    }
+
+    /// With the program and guests that give up that early.
+    pub(crate) async fn joining_within(join_deadline: Duration) -> Self {
         let path =
             tokio::task::spawn_blocking(|| Binaries::new().path("workload-cluster").unwrap());
         let path = path.await.unwrap();
@@ -37,7 +42,7 @@ impl World {
         let workload = Some(program.client());
         let config = GuestConfig {
             workload,
-            join_deadline: Duration::from_secs(3),
+            join_deadline,
             retry: Duration::from_millis(50),
             ..GuestConfig::default()
         };
