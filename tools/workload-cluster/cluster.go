@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	inmemory "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -263,8 +265,8 @@ func (c *cluster) view() (clusterView, error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
 	ctx := context.Background()
-	nodes := &corev1.NodeList{}
-	if err := c.objects.List(ctx, nodes); err != nil {
+	nodes, err := list[corev1.Node](ctx, c, "Node")
+	if err != nil {
 		return clusterView{}, err
 	}
 	byName := map[string]nodeView{}
@@ -275,8 +277,8 @@ func (c *cluster) view() (clusterView, error) {
 		}
 		byName[state.NodeName] = nodeView{Name: state.NodeName, ControlPlane: state.controlPlane, Machine: power}
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for i := range nodes {
+		node := &nodes[i]
 		view, ok := byName[node.Name]
 		if !ok {
 			view = nodeView{Name: node.Name, Machine: "none"}
@@ -306,6 +308,23 @@ func (c *cluster) view() (clusterView, error) {
 	}
 	slices.Sort(view.EtcdMembers)
 	return view, nil
+}
+
+// list lists core objects by their kind. What a client has patched is stored
+// without its type, and a typed list would fail on it.
+func list[T any](ctx context.Context, c *cluster, kind string, options ...client.ListOption) ([]T, error) {
+	found := &unstructured.UnstructuredList{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+	if err := c.objects.List(ctx, found, options...); err != nil {
+		return nil, err
+	}
+	objects := make([]T, len(found.Items))
+	for i := range found.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Items[i].Object, &objects[i]); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
 }
 
 // put creates an object, or brings the stored one to its state.

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/server/proxy"
@@ -414,6 +415,29 @@ func TestMachinesStopStartAndEnd(t *testing.T) {
 	}
 	s.must("DELETE", "/nodes/cp-1", nil)
 	s.refused(404, "no workload cluster", "GET", "", nil)
+}
+
+// Cluster API patches nodes; what is stored then has lost its type.
+func TestPatchedObjectsAreListed(t *testing.T) {
+	s := newSite(t)
+	s.must("POST", "/control-plane", s.initBody("cp-1"))
+	patch := []byte(`{"metadata":{"labels":{"patched":"yes"}}}`)
+	core := s.kubernetes().CoreV1()
+	if _, err := core.Nodes().Patch(t.Context(), "cp-1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := core.Pods("kube-system").Patch(t.Context(), "kube-scheduler-cp-1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if nodes := s.view().Nodes; len(nodes) != 1 || !nodes[0].Ready {
+		t.Fatalf("nodes %+v", nodes)
+	}
+	s.must("POST", "/nodes/cp-1/stop", nil)
+	s.must("POST", "/nodes/cp-1/start", nil)
+	node, err := core.Nodes().Get(t.Context(), "cp-1", metav1.GetOptions{})
+	if err != nil || node.Labels["patched"] != "yes" || !nodeIsReady(node) {
+		t.Fatalf("node %+v, %v", node, err)
+	}
 }
 
 func TestLeaderMovesWhenItsMachineStops(t *testing.T) {

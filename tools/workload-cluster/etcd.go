@@ -21,12 +21,12 @@ func etcdPodName(node string) string { return "etcd-" + node }
 
 // etcdMembers lists the pods of the current members.
 func (c *cluster) etcdMembers(ctx context.Context) ([]corev1.Pod, error) {
-	pods := &corev1.PodList{}
-	if err := c.objects.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"}); err != nil {
+	pods, err := list[corev1.Pod](ctx, c, "Pod", client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"})
+	if err != nil {
 		return nil, err
 	}
 	var members []corev1.Pod
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		if _, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]; !removed {
 			members = append(members, pod)
 		}

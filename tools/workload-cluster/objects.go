@@ -165,12 +165,12 @@ func (c *cluster) collectPods(ctx context.Context, name string) error {
 	if err := c.objects.Get(ctx, client.ObjectKeyFromObject(node), node); !apierrors.IsNotFound(err) {
 		return err
 	}
-	pods := &corev1.PodList{}
-	if err := c.objects.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+	pods, err := list[corev1.Pod](ctx, c, "Pod", client.InNamespace(metav1.NamespaceSystem))
+	if err != nil {
 		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		_, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]
 		if pod.Spec.NodeName != name || (pod.Labels["component"] == "etcd" && !removed) {
 			continue

@@ -103,7 +103,10 @@ impl Workload {
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        Ok(Some(response.error_for_status()?.json().await?))
+        if !response.status().is_success() {
+            bail!("the cluster at {endpoint} cannot be shown: {}", response.text().await?);
+        }
+        Ok(Some(response.json().await?))
     }
 
     /// Tells of a machine that ran kubeadm as a part of the control plane, or as a worker.

@@ -59,13 +59,14 @@ async fn a_join_waits_for_its_cluster() {
 
 #[tokio::test]
 async fn a_join_with_an_unknown_token_gives_up() {
-    let (world, cluster) = (World::clustered().await, Cluster::new());
+    let world = World::joining_within(Duration::from_secs(2)).await;
+    let cluster = Cluster::new();
     world.boot(101, &Seed::new(101, cluster.init())).await;
     let end = world.boot(102, &Seed::new(102, cluster.join(false))).await;
     let Progress::Failed(fault) = end else { panic!("{end:?}") };
     assert_eq!(fault.stage, Stage::Join);
     assert!(
-        fault.text.contains("gave up after 3s") && fault.text.contains("token ID \"abcdef\""),
+        fault.text.contains("gave up after 2s") && fault.text.contains("token ID \"abcdef\""),
         "{fault}"
     );
 }

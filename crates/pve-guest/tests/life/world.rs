@@ -1,8 +1,6 @@
 //! A simulator with VMs, their guests, and the workload-cluster program.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use pve_fake::{Config, Fake, Seed as Inventory, VmSeed};
@@ -10,6 +8,7 @@ use pve_guest::{Config as GuestConfig, Guests, Progress, Workload, WorkloadProce
 use reqwest::multipart::{Form, Part};
 use reqwest::{Certificate, Identity, Method, RequestBuilder};
 use serde_json::{Value, json};
+use testbed::Binaries;
 
 use crate::seeds::{Cluster, Seed, TOKEN, mac};
 
@@ -20,34 +19,30 @@ pub(crate) struct World {
     program: Option<WorkloadProcess>,
 }
 
-/// Builds the program once for all tests.
-fn program() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workload-cluster");
-        let module = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/workload-cluster");
-        let mut go = Command::new("go");
-        go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"]).arg(&path);
-        let status = go.arg(".").current_dir(module).env("CGO_ENABLED", "0").status();
-        assert!(status.expect("go must be installed").success());
-        path
-    })
-}
+/// VMs that the simulator has.
+pub(crate) const VMS: RangeInclusive<u32> = 101..=112;
 
 impl World {
-    /// VMs 101 to 105 in a simulator; no clusters.
+    /// VMs in a simulator; no clusters.
     pub(crate) async fn alone() -> Self {
         Self::with(GuestConfig::default(), None).await
     }
 
     /// With the program.
     pub(crate) async fn clustered() -> Self {
-        let path = tokio::task::spawn_blocking(program).await.unwrap();
-        let program = WorkloadProcess::start(path).await.unwrap();
+        Self::joining_within(Duration::from_mins(1)).await
+    }
+
+    /// With the program and guests that give up that early.
+    pub(crate) async fn joining_within(join_deadline: Duration) -> Self {
+        let path =
+            tokio::task::spawn_blocking(|| Binaries::new().path("workload-cluster").unwrap());
+        let path = path.await.unwrap();
+        let program = WorkloadProcess::start(&path).await.unwrap();
         let workload = Some(program.client());
         let config = GuestConfig {
             workload,
-            join_deadline: Duration::from_secs(3),
+            join_deadline,
             retry: Duration::from_millis(50),
             ..GuestConfig::default()
         };
@@ -62,7 +57,7 @@ impl World {
         };
         let guests = Guests::new(quick);
         let mut inventory = Inventory::three_nodes();
-        for vmid in 101..=105 {
+        for vmid in VMS {
             let vm = VmSeed::new(vmid, "pve1", &format!("node-{vmid}"), "shared");
             let net = format!("virtio={},bridge=vmbr0", mac(vmid));
             let smbios = format!("uuid=00000000-0000-4000-8000-000000000{vmid}");
