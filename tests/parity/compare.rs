@@ -33,7 +33,9 @@ const UPPER_BOUNDS: &[&str] = &["maximum", "maxLength", "maxItems", "maxProperti
 const NEUTRAL: &[&str] = &["description", "properties", "items", "additionalProperties"];
 
 pub(crate) fn listing(findings: &[Finding]) -> String {
-    findings.iter().map(|finding| format!("\n{}{}", finding.kind, finding.what)).collect()
+    let lines: Vec<String> =
+        findings.iter().map(|finding| format!("{}{}", finding.kind, finding.what)).collect();
+    lines.join("\n")
 }
 
 /// Compares all kinds.
