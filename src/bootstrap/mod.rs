@@ -1,1 +1,25 @@
-//! Placeholder; see the brief.
+//! What a new guest is given at its first boot, and the disc image that carries it.
+//!
+//! The guest reads a NoCloud seed: an ISO 9660 image labelled `cidata` whose root holds
+//! `user-data`, `meta-data` and `network-config`. [`seed`] puts the three together, [`user_data`]
+//! judges the bootstrap Secret's format, [`metadata`] and [`network`] render the other two, and [`iso9660`]
+//! writes the image.
+//!
+//! Pure: the same input gives the same bytes. Nothing here reads a clock, the environment, a file
+//! or the network, and nothing here knows how the image reaches the guest. What it handles
+//! contains join tokens and private keys, so nothing here puts payload into an error or `Debug`.
+
+mod ignition;
+pub mod iso9660;
+pub mod metadata;
+pub mod network;
+mod problem;
+pub mod seed;
+pub mod user_data;
+mod yaml;
+
+pub use metadata::{Metadata, metadata};
+pub use network::{NetworkPlan, network_config};
+pub use problem::Problem;
+pub use seed::SeedFiles;
+pub use user_data::Format;

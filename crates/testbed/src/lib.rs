@@ -1,1 +1,30 @@
-//! (see Cargo.toml)
+//! The control plane for demo and tests: a real etcd, kube-apiserver and, where asked for, Cluster
+//! API's own managers, as child processes on free ports of 127.0.0.1.
+//!
+//! [`World::start`] gives all of it; [`Binaries`] finds the programs or builds them. Knows nothing
+//! of Proxmox and of capmox's inside: the provider is one more child process
+//! ([`World::start_manager`]). Children never outlive this process, however it ends.
+
+#![warn(missing_docs)]
+
+pub mod apply;
+mod binaries;
+mod capi;
+mod control_plane;
+pub mod crds;
+mod dump;
+mod gobuild;
+mod kubeconfig;
+mod manager;
+mod pki;
+pub mod ports;
+mod process;
+pub mod say;
+mod watchdog;
+mod webhooks;
+mod world;
+
+pub use binaries::{Binaries, root};
+pub use manager::ManagerProcess;
+pub use process::Process;
+pub use world::{Options, World};

@@ -1,0 +1,226 @@
+//! Changes from outside the API: what operators, hardware and other people do.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Model;
+use super::state::{NodeState, Run};
+use super::task::Due;
+use crate::seed::VmSeed;
+
+/// Something that happens to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Change {
+    /// A node goes down with its VMs and tasks.
+    NodeOffline {
+        /// The node's name.
+        node: String,
+    },
+    /// A node comes back.
+    NodeOnline {
+        /// The node's name.
+        node: String,
+    },
+    /// A node accepts calls and does not answer; for ever unless `millis` is given.
+    NodeSilent {
+        /// The node's name.
+        node: String,
+        /// Milliseconds.
+        millis: Option<u64>,
+    },
+    /// A node is set to maintenance (only shown).
+    NodeMaintenance {
+        /// The node's name.
+        node: String,
+        /// On or off.
+        on: bool,
+    },
+    /// The cluster loses its quorum; for ever unless `millis` is given.
+    QuorumLost {
+        /// Milliseconds.
+        millis: Option<u64>,
+    },
+    /// The cluster has its quorum again.
+    QuorumBack,
+    /// A token is refused from now on.
+    TokenRevoked {
+        /// `user@realm!name`.
+        token: String,
+    },
+    /// A token is accepted again.
+    TokenRestored {
+        /// `user@realm!name`.
+        token: String,
+    },
+    /// The secret of a token is replaced.
+    TokenSecret {
+        /// `user@realm!name`.
+        token: String,
+        /// The secret.
+        secret: String,
+    },
+    /// Rights on a path are replaced.
+    Rights {
+        /// A path.
+        path: String,
+        /// User or token id.
+        who: String,
+        /// Names of privileges.
+        privileges: Vec<String>,
+    },
+    /// A VM or template disappears without a call.
+    VmGone {
+        /// The VM's id.
+        vmid: u32,
+    },
+    /// A VM or template appears.
+    VmAppears {
+        /// The VM as it turns up.
+        vm: VmSeed,
+    },
+    /// A VM is moved without a call.
+    VmMoved {
+        /// The VM's id.
+        vmid: u32,
+        /// The node's name.
+        node: String,
+    },
+    /// A VM's process dies.
+    VmCrashed {
+        /// The VM's id.
+        vmid: u32,
+    },
+    /// A lock is left in a VM's configuration, or taken off.
+    VmLocked {
+        /// The VM's id.
+        vmid: u32,
+        /// The lock of its configuration.
+        lock: Option<String>,
+    },
+    /// A storage has no room, or has it again.
+    StorageFull {
+        /// The storage's name.
+        storage: String,
+        /// Whether there is no room.
+        full: bool,
+    },
+    /// A storage is switched off, or on.
+    StorageDisabled {
+        /// The storage's name.
+        storage: String,
+        /// Whether it is switched off.
+        disabled: bool,
+    },
+    /// Numbers in answers become texts, or numbers again.
+    TextNumbers {
+        /// On or off.
+        on: bool,
+    },
+    /// A file disappears.
+    VolumeGone {
+        /// The node's name.
+        node: String,
+        /// The volume's id.
+        volume: String,
+    },
+}
+
+impl Model {
+    /// Makes it happen, now.
+    pub fn change(&mut self, change: Change) {
+        match change {
+            Change::NodeOffline { node } => self.node_down(&node),
+            Change::NodeOnline { node } => self.set_node(&node, NodeState::Online),
+            Change::NodeSilent { node, millis } => {
+                self.set_node(&node, NodeState::Silent);
+                if let Some(millis) = millis {
+                    self.schedule(Duration::from_millis(millis), Due::NodeBack(node));
+                }
+            }
+            Change::NodeMaintenance { node, on } => {
+                if let Some(node) = self.nodes.get_mut(&node) {
+                    node.maintenance = on;
+                }
+            }
+            Change::QuorumLost { millis } => {
+                self.quorate = false;
+                if let Some(millis) = millis {
+                    self.schedule(Duration::from_millis(millis), Due::QuorumBack);
+                }
+            }
+            Change::QuorumBack => self.quorate = true,
+            Change::TokenRevoked { token } => self.access.set_revoked(&token, true),
+            Change::TokenRestored { token } => self.access.set_revoked(&token, false),
+            Change::TokenSecret { token, secret } => self.access.set_secret(&token, &secret),
+            Change::Rights { path, who, privileges } => {
+                let names: Vec<&str> = privileges.iter().map(String::as_str).collect();
+                self.access.set_acl(&path, &who, &names);
+            }
+            Change::VmGone { .. }
+            | Change::VmAppears { .. }
+            | Change::VmMoved { .. }
+            | Change::VmCrashed { .. }
+            | Change::VmLocked { .. } => self.change_vm(change),
+            Change::StorageFull { storage, full } => {
+                if let Some(storage) = self.storages.get_mut(&storage) {
+                    storage.full = full;
+                }
+            }
+            Change::StorageDisabled { storage, disabled } => {
+                if let Some(storage) = self.storages.get_mut(&storage) {
+                    storage.disabled = disabled;
+                }
+            }
+            Change::TextNumbers { on } => self.text_numbers = on,
+            Change::VolumeGone { node, volume } => {
+                let place = self.place(&node, &volume);
+                self.volumes.remove(&place);
+            }
+        }
+    }
+
+    fn change_vm(&mut self, change: Change) {
+        match change {
+            Change::VmGone { vmid } => {
+                self.power_off(vmid);
+                self.vms.remove(&vmid);
+                self.volumes.retain(|_, volume| volume.owner != Some(vmid));
+            }
+            Change::VmAppears { vm } => self.plant_vm(&vm),
+            Change::VmMoved { vmid, node } => {
+                if let Some(vm) = self.vms.get_mut(&vmid) {
+                    vm.node = node;
+                }
+            }
+            Change::VmCrashed { vmid } => self.power_off(vmid),
+            Change::VmLocked { vmid, lock } => {
+                if let Some(vm) = self.vms.get_mut(&vmid) {
+                    match lock {
+                        Some(lock) => vm.config.insert("lock".to_owned(), lock),
+                        None => vm.config.remove("lock"),
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn set_node(&mut self, node: &str, state: NodeState) {
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.state = state;
+        }
+    }
+
+    fn node_down(&mut self, node: &str) {
+        self.set_node(node, NodeState::Offline);
+        self.lose_tasks(node);
+        let running = |vm: &super::state::Vm| vm.node == node && vm.run != Run::Stopped;
+        let down: Vec<u32> =
+            self.vms.iter().filter(|(_, vm)| running(vm)).map(|(&vmid, _)| vmid).collect();
+        for vmid in down {
+            self.power_off(vmid);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The calls of the script.
+
+use reqwest::Method;
+
+pub(crate) struct Step {
+    pub name: &'static str,
+    pub method: Method,
+    pub path: &'static str,
+    pub params: &'static [(&'static str, &'static str)],
+}
+
+const fn step(
+    name: &'static str,
+    method: Method,
+    path: &'static str,
+    params: &'static [(&'static str, &'static str)],
+) -> Step {
+    Step { name, method, path, params }
+}
+
+pub(crate) const fn get(name: &'static str, path: &'static str) -> Step {
+    step(name, Method::GET, path, &[])
+}
+
+const VM: &str = "/nodes/pve1/qemu/101";
+
+/// One machine's life with everything that can be refused on the way, as a provider.
+pub(crate) const LIFE: &[Step] = &[
+    get("version", "/version"),
+    get("nodes", "/nodes"),
+    get("node status", "/nodes/pve1/status"),
+    get("cluster status", "/cluster/status"),
+    get("resources", "/cluster/resources"),
+    step("resources of VMs", Method::GET, "/cluster/resources", &[("type", "vm")]),
+    step("resources of nonsense", Method::GET, "/cluster/resources", &[("type", "x")]),
+    get("next id", "/cluster/nextid"),
+    step("free id", Method::GET, "/cluster/nextid", &[("vmid", "555")]),
+    step("taken id", Method::GET, "/cluster/nextid", &[("vmid", "9000")]),
+    step("bad id", Method::GET, "/cluster/nextid", &[("vmid", "9")]),
+    get("permissions", "/access/permissions"),
+    get("VM list", "/nodes/pve1/qemu"),
+    get("container list", "/nodes/pve1/lxc"),
+    get("storages", "/nodes/pve1/storage"),
+    step("ISO storages", Method::GET, "/nodes/pve1/storage", &[("content", "iso")]),
+    get("storage status", "/nodes/pve1/storage/local/status"),
+    get("empty content", "/nodes/pve1/storage/local/content"),
+    get("unknown path", "/nope"),
+    get("unknown node", "/nodes/pve7/qemu"),
+    get("config of a missing VM", "/nodes/pve1/qemu/555/config"),
+    get("status of a missing VM", "/nodes/pve1/qemu/555/status/current"),
+    get("template config", "/nodes/pve1/qemu/9000/config"),
+    get("template status", "/nodes/pve1/qemu/9000/status/current"),
+    step("clone without id", Method::POST, "/nodes/pve1/qemu/9000/clone", &[("name", "a")]),
+    step(
+        "clone with a bad name",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("name", "a_b")],
+    ),
+    step(
+        "clone with a bad flag",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("full", "2")],
+    ),
+    step(
+        "clone with an unknown option",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("x", "1")],
+    ),
+    step("clone of a missing VM", Method::POST, "/nodes/pve1/qemu/555/clone", &[("newid", "101")]),
+    step(
+        "linked clone with storage",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("storage", "shared")],
+    ),
+    step(
+        "clone to a storage that is not",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("full", "1"), ("storage", "none")],
+    ),
+    step(
+        "clone to a node that is not",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("target", "pve7")],
+    ),
+    step(
+        "clone into a pool that is not",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("pool", "none")],
+    ),
+    step(
+        "clone with local disks to another node",
+        Method::POST,
+        "/nodes/pve1/qemu/9001/clone",
+        &[("newid", "109"), ("full", "1"), ("target", "pve2")],
+    ),
+    step(
+        "clone",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/clone",
+        &[("newid", "101"), ("name", "m1"), ("full", "1")],
+    ),
+    step("clone onto a taken id", Method::POST, "/nodes/pve1/qemu/9000/clone", &[("newid", "101")]),
+    get("clone's config", "/nodes/pve1/qemu/101/config"),
+    get("clone's status", "/nodes/pve1/qemu/101/status/current"),
+    step("config without options", Method::POST, "/nodes/pve1/qemu/101/config", &[]),
+    step(
+        "config with a bad digest",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("cores", "4"), ("digest", "0000000000000000000000000000000000000000")],
+    ),
+    step(
+        "config with a bad number",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("cores", "x")],
+    ),
+    step(
+        "config with a bad tag",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("tags", "fd00::1")],
+    ),
+    step(
+        "config with an unknown option",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("nope", "1")],
+    ),
+    step(
+        "config with mixed boot syntax",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("boot", "c;ide0")],
+    ),
+    step(
+        "config deletes nonsense",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("delete", "nope")],
+    ),
+    step(
+        "config",
+        Method::POST,
+        "/nodes/pve1/qemu/101/config",
+        &[("cores", "4"), ("memory", "4096"), ("tags", "a;b"), ("description", "d")],
+    ),
+    step(
+        "synchronous config",
+        Method::PUT,
+        "/nodes/pve1/qemu/101/config",
+        &[("net1", "virtio=BC:24:11:00:00:02,bridge=vmbr0")],
+    ),
+    get("config after", "/nodes/pve1/qemu/101/config"),
+    get("pending", "/nodes/pve1/qemu/101/pending"),
+    step(
+        "config of a missing VM is not set",
+        Method::PUT,
+        "/nodes/pve1/qemu/555/config",
+        &[("cores", "4")],
+    ),
+    step(
+        "resize",
+        Method::PUT,
+        "/nodes/pve1/qemu/101/resize",
+        &[("disk", "scsi0"), ("size", "20G")],
+    ),
+    step(
+        "resize with a bad size",
+        Method::PUT,
+        "/nodes/pve1/qemu/101/resize",
+        &[("disk", "scsi0"), ("size", "20Q")],
+    ),
+    step(
+        "attach an ISO that is not",
+        Method::PUT,
+        "/nodes/pve1/qemu/101/config",
+        &[("ide0", "local:iso/none.iso,media=cdrom")],
+    ),
+    get("missing volume", "/nodes/pve1/storage/local/content/local:iso/none.iso"),
+    step(
+        "delete a missing ISO",
+        Method::DELETE,
+        "/nodes/pve1/storage/local/content/local:iso/none.iso",
+        &[],
+    ),
+    step("agent of a stopped VM", Method::POST, "/nodes/pve1/qemu/101/agent/ping", &[]),
+    step("start", Method::POST, "/nodes/pve1/qemu/101/status/start", &[]),
+    get("status of a running VM", "/nodes/pve1/qemu/101/status/current"),
+    step("agent ping", Method::POST, "/nodes/pve1/qemu/101/agent/ping", &[]),
+    get("agent OS", "/nodes/pve1/qemu/101/agent/get-osinfo"),
+    get("agent interfaces", "/nodes/pve1/qemu/101/agent/network-get-interfaces"),
+    step("agent exec without command", Method::POST, "/nodes/pve1/qemu/101/agent/exec", &[]),
+    step(
+        "agent exec",
+        Method::POST,
+        "/nodes/pve1/qemu/101/agent/exec",
+        &[("command", "cloud-init"), ("command", "status")],
+    ),
+    step("start again", Method::POST, "/nodes/pve1/qemu/101/status/start", &[]),
+    step("start a template", Method::POST, "/nodes/pve1/qemu/9000/status/start", &[]),
+    step("start a missing VM", Method::POST, "/nodes/pve1/qemu/555/status/start", &[]),
+    step("stop a missing VM", Method::POST, "/nodes/pve1/qemu/555/status/stop", &[]),
+    step("delete a missing VM", Method::DELETE, "/nodes/pve1/qemu/555", &[]),
+    step("delete a running VM", Method::DELETE, VM, &[]),
+    step("stop", Method::POST, "/nodes/pve1/qemu/101/status/stop", &[]),
+    step("reboot a stopped VM", Method::POST, "/nodes/pve1/qemu/101/status/reboot", &[]),
+    step("shut a missing VM down", Method::POST, "/nodes/pve1/qemu/555/status/shutdown", &[]),
+    step("snapshot", Method::POST, "/nodes/pve1/qemu/101/snapshot", &[("snapname", "s1")]),
+    get("snapshots", "/nodes/pve1/qemu/101/snapshot"),
+    step("protect", Method::PUT, "/nodes/pve1/qemu/101/config", &[("protection", "1")]),
+    step("delete a protected VM", Method::DELETE, VM, &[]),
+    step("unprotect", Method::PUT, "/nodes/pve1/qemu/101/config", &[("protection", "0")]),
+    step("delete with a bad flag", Method::DELETE, VM, &[("purge", "maybe")]),
+    step("delete", Method::DELETE, VM, &[("purge", "1")]),
+    get("config of a deleted VM", "/nodes/pve1/qemu/101/config"),
+    get("task list", "/nodes/pve1/tasks"),
+    get("cluster tasks", "/cluster/tasks"),
+    get("status of nonsense", "/nodes/pve1/tasks/abc/status"),
+    step("pool", Method::POST, "/pools", &[("poolid", "p1")]),
+    get("pools", "/pools"),
+    step("one pool", Method::GET, "/pools", &[("poolid", "p1")]),
+    step("pool twice", Method::POST, "/pools", &[("poolid", "p1")]),
+    step("pool deletion", Method::DELETE, "/pools", &[("poolid", "p1")]),
+];
+
+/// Calls of somebody who may look at VMs and nothing else.
+pub(crate) const POOR: &[Step] = &[
+    step("start without right", Method::POST, "/nodes/pve1/qemu/9000/status/start", &[]),
+    step("delete without right", Method::DELETE, "/nodes/pve1/qemu/9000", &[]),
+    step("bad delete without right", Method::DELETE, "/nodes/pve1/qemu/9000", &[("x", "1")]),
+    step("clone without right", Method::POST, "/nodes/pve1/qemu/9000/clone", &[("newid", "120")]),
+    step("config without right", Method::PUT, "/nodes/pve1/qemu/9000/config", &[("cores", "2")]),
+    step(
+        "resize without right",
+        Method::PUT,
+        "/nodes/pve1/qemu/9000/resize",
+        &[("disk", "scsi0"), ("size", "20G")],
+    ),
+    step("agent without right", Method::POST, "/nodes/pve1/qemu/9000/agent/ping", &[]),
+    step(
+        "exec without right",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/agent/exec",
+        &[("command", "true")],
+    ),
+    step(
+        "snapshot without right",
+        Method::POST,
+        "/nodes/pve1/qemu/9000/snapshot",
+        &[("snapname", "s1")],
+    ),
+    get("node status without right", "/nodes/pve1/status"),
+    get("content without right", "/nodes/pve1/storage/local/content"),
+    get("VM with right", "/nodes/pve1/qemu/9001/config"),
+];

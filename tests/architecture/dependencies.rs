@@ -1,0 +1,201 @@
+//! What the project builds on: every direct dependency has a line in docs/dependencies.md, and the
+//! whole tree keeps to the licences, the one registry and the bans of deny.toml.
+//!
+//! `cargo deny` says the same and more, but takes minutes to build and wants an advisory database;
+//! this needs neither.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::source::{root, sources};
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "cargo metadata: {said}");
+    serde_json::from_slice(&output.stdout).expect("is JSON")
+}
+
+fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
+    metadata["packages"].as_array().expect("a list").iter()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// The list that follows `key =` in deny.toml.
+fn denied(key: &str) -> BTreeSet<String> {
+    let file = fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
+    let start = file.find(&format!("\n{key} = [")).unwrap_or_else(|| panic!("no {key}"));
+    let list = file[start..].split_once('[').expect("a list").1;
+    let list = list.split_once("\n]").expect("an end").0;
+    let entries = list.lines().filter_map(|line| line.split('"').nth(1));
+    entries.map(str::to_owned).collect()
+}
+
+/// Whether a licence expression can be met with the allowed licences: every AND by one of its ORs.
+fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    // Before SPDX expressions, cargo took "A/B" for "A OR B".
+    let expression = expression.replace('/', " OR ").replace(['(', ')'], "");
+    expression.split(" AND ").all(|part| part.split(" OR ").any(|one| allowed.contains(one.trim())))
+}
+
+#[test]
+fn licences_are_those_that_deny_toml_allows() {
+    let allowed = denied("allow");
+    for package in packages(&metadata()) {
+        let licence = text(package, "license");
+        assert!(is_allowed(licence, &allowed), "{}: licence {licence:?}", text(package, "name"));
+    }
+    assert!(!is_allowed("MIT AND GPL-3.0", &allowed));
+    assert!(!is_allowed("AGPL-3.0-or-later", &allowed));
+    assert!(is_allowed("GPL-2.0 OR MIT", &allowed));
+}
+
+#[test]
+fn every_package_comes_from_the_one_registry_or_from_here() {
+    for package in packages(&metadata()) {
+        let source = text(package, "source");
+        let name = text(package, "name");
+        let is_known = source == "registry+https://github.com/rust-lang/crates.io-index";
+        assert!(is_known || source.is_empty(), "{name} comes from {source}");
+    }
+}
+
+#[test]
+fn banned_packages_are_nowhere_in_the_tree() {
+    let banned = denied("deny");
+    assert!(banned.contains("openssl-sys"), "{banned:?}");
+    for package in packages(&metadata()) {
+        let name = text(package, "name");
+        assert!(!banned.contains(name), "{name} is banned by deny.toml");
+    }
+}
+
+/// Lines of docs/dependencies.md, by the name in backquotes that each starts with.
+fn documented(page: &str) -> BTreeMap<String, String> {
+    let entry = |line: &str| {
+        let (name, rest) = line.strip_prefix("| `")?.split_once('`')?;
+        Some((name.to_owned(), rest.to_owned()))
+    };
+    page.lines().filter_map(entry).collect()
+}
+
+/// What is used but not explained.
+fn unexplained(used: &BTreeSet<String>, page: &str) -> Vec<String> {
+    let known = documented(page);
+    let is_explained = |name: &String| known.get(name).is_some_and(|rest| rest.len() > 40);
+    used.iter().filter(|name| !is_explained(name)).cloned().collect()
+}
+
+/// Direct dependencies of our crates, from their manifests.
+fn crates(metadata: &Value) -> BTreeSet<String> {
+    let ours = packages(metadata).filter(|package| package["source"].is_null());
+    let dependencies = ours.flat_map(|package| package["dependencies"].as_array().expect("a list"));
+    let foreign = dependencies.filter(|dependency| dependency["path"].is_null());
+    foreign.map(|dependency| text(dependency, "name").to_owned()).collect()
+}
+
+/// Direct requirements of the tool modules: `require` lines without `// indirect`.
+fn go_modules() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for folder in fs::read_dir(root().join("tools")).into_iter().flatten() {
+        let path = folder.expect("readable").path().join("go.mod");
+        if let Ok(text) = fs::read_to_string(&path) {
+            found.extend(requirements(&text));
+        }
+    }
+    found
+}
+
+fn requirements(go_mod: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in go_mod.lines().map(str::trim) {
+        let entry = match line.strip_prefix("require ") {
+            Some("(") => {
+                inside = true;
+                continue;
+            }
+            Some(entry) => entry,
+            None if line == ")" => {
+                inside = false;
+                continue;
+            }
+            None if inside => line,
+            None => continue,
+        };
+        if !entry.contains("// indirect") {
+            found.extend(entry.split_whitespace().next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// Packages in lists of one name a line, `#` for comments, versions cut off.
+fn list(path: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let name = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default();
+        line.split(['=', '<', '>', '~', '[', ' ']).next().unwrap_or_default().trim().to_owned()
+    };
+    text.lines().map(name).filter(|name| !name.is_empty() && !name.starts_with('-')).collect()
+}
+
+/// Debian packages that tests name when their program is missing: `package: "…"`.
+fn debian_packages() -> BTreeSet<String> {
+    let tests = sources("tests");
+    let named =
+        tests.iter().filter(|source| source.path.ends_with("/tools.rs")).flat_map(|source| {
+            let after = source.text.split("package: \"").skip(1);
+            after.filter_map(|rest| rest.split('"').next().map(str::to_owned))
+        });
+    named.collect()
+}
+
+#[test]
+fn every_direct_dependency_has_its_line() {
+    let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
+    let metadata = metadata();
+    let mut used = crates(&metadata);
+    used.extend(go_modules());
+    used.extend(debian_packages());
+    used.extend(list(&root().join("tools/apt-packages.txt")));
+    used.extend(list(&root().join("tools/requirements.txt")));
+    let missing = unexplained(&used, &page);
+    assert!(missing.is_empty(), "no line in docs/dependencies.md for {missing:?}");
+}
+
+#[test]
+fn no_line_outlives_its_dependency() {
+    let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
+    let crates = crates(&metadata());
+    let section = page.split("## Crates").nth(1).expect("a section on crates");
+    let section = section.split("\n## ").next().expect("its text");
+    let stale: Vec<_> =
+        documented(section).into_keys().filter(|name| !crates.contains(name)).collect();
+    assert!(stale.is_empty(), "docs/dependencies.md explains what is not used: {stale:?}");
+}
+
+#[test]
+fn a_dependency_without_its_line_is_found() {
+    let used = BTreeSet::from(["tokio".to_owned(), "left-pad".to_owned(), "bare".to_owned()]);
+    let page =
+        "| `tokio` | the runtime; kept by the tokio project; async-std weighed |\n| `bare` | |";
+    assert_eq!(unexplained(&used, page), ["bare", "left-pad"]);
+}
+
+#[test]
+fn requirements_are_read_in_both_forms() {
+    let go_mod = "module x\nrequire a.b/c v1\nrequire (\n\td.e/f v2\n\tg.h/i v3 // indirect\n)\n";
+    assert_eq!(requirements(go_mod), ["a.b/c", "d.e/f"]);
+}
