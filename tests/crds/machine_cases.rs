@@ -64,39 +64,41 @@ fn network() -> Vec<Case> {
     let yes = |what, change: Value| accepted(what, &base, &change);
     vec![
         no("no bridge", json!({"network": {"default": {}}}), &["default.bridge", "Required"]),
-        no("empty bridge", default(json!({"bridge": ""})), &["default.bridge"]),
-        no("no such model", default(json!({"model": "ne2k"})), &["model", "\"virtio\""]),
-        no("MTU too low", default(json!({"mtu": 575})), &["mtu", "invalid MTU value"]),
-        no("MTU too high", default(json!({"mtu": 65521})), &["mtu", "invalid MTU value"]),
-        yes("MTU of the bridge", default(json!({"mtu": 1}))),
-        yes("least MTU", default(json!({"mtu": 576}))),
-        yes("largest MTU", default(json!({"mtu": 65520}))),
-        no("VLAN 0", default(json!({"vlan": 0})), &["vlan", "greater than or equal to 1"]),
-        no("VLAN 4095", default(json!({"vlan": 4095})), &["vlan", "less than or equal to 4094"]),
-        no("no name servers", default(json!({"dnsServers": []})), &["dnsServers"]),
+        no("empty bridge", default(&json!({"bridge": ""})), &["default.bridge"]),
+        no("no such model", default(&json!({"model": "ne2k"})), &["model", "\"virtio\""]),
+        no("MTU too low", default(&json!({"mtu": 575})), &["mtu", "invalid MTU value"]),
+        no("MTU too high", default(&json!({"mtu": 65521})), &["mtu", "invalid MTU value"]),
+        yes("MTU of the bridge", default(&json!({"mtu": 1}))),
+        yes("least MTU", default(&json!({"mtu": 576}))),
+        yes("largest MTU", default(&json!({"mtu": 65520}))),
+        no("VLAN 0", default(&json!({"vlan": 0})), &["vlan", "greater than or equal to 1"]),
+        no("VLAN 4095", default(&json!({"vlan": 4095})), &["vlan", "less than or equal to 4094"]),
+        no("no name servers", default(&json!({"dnsServers": []})), &["dnsServers"]),
         no(
             "IPv4 pool of no group",
-            default(json!({"ipv4PoolRef": {"kind": "InClusterIPPool", "name": "p"}})),
+            default(&json!({"ipv4PoolRef": {"kind": "InClusterIPPool", "name": "p"}})),
             &["ipv4PoolRef", "ipv4PoolRef allows only IPAM apiGroup ipam.cluster.x-k8s.io"],
         ),
         no(
             "IPv6 pool of another group",
-            default(json!({"ipv6PoolRef": pool("example.com", "InClusterIPPool")})),
+            default(&json!({"ipv6PoolRef": pool("example.com", "InClusterIPPool")})),
             &["ipv6PoolRef allows only IPAM apiGroup ipam.cluster.x-k8s.io"],
         ),
         no(
             "IPv4 pool of another kind",
-            default(json!({"ipv4PoolRef": pool("ipam.cluster.x-k8s.io", "Pool")})),
+            default(&json!({"ipv4PoolRef": pool("ipam.cluster.x-k8s.io", "Pool")})),
             &["ipv4PoolRef allows either InClusterIPPool or GlobalInClusterIPPool"],
         ),
         no(
             "IPv6 pool of another kind",
-            default(json!({"ipv6PoolRef": pool("ipam.cluster.x-k8s.io", "Pool")})),
+            default(&json!({"ipv6PoolRef": pool("ipam.cluster.x-k8s.io", "Pool")})),
             &["ipv6PoolRef allows either InClusterIPPool or GlobalInClusterIPPool"],
         ),
         yes(
             "global pool",
-            default(json!({"ipv4PoolRef": pool("ipam.cluster.x-k8s.io", "GlobalInClusterIPPool")})),
+            default(
+                &json!({"ipv4PoolRef": pool("ipam.cluster.x-k8s.io", "GlobalInClusterIPPool")}),
+            ),
         ),
     ]
 }
@@ -106,30 +108,27 @@ fn devices() -> Vec<Case> {
     let base = base();
     let no = |what, change: Value, texts| refused(what, &base, &change, texts);
     let yes = |what, change: Value| accepted(what, &base, &change);
-    let priority = "Cowardly refusing to insert FIB rule matching kernel rules";
-    let table: &[&str] = &["Cowardly refusing to insert l3mdev rules into kernel tables"];
-    let fib: &'static [&'static str] = Box::leak(Box::new([priority]));
-    let rule = |priority: i64| additional(json!({"routingPolicy": [{"priority": priority}]}));
+    let rule = |priority: i64| additional(&json!({"routingPolicy": [{"priority": priority}]}));
     vec![
-        yes("one more device", additional(json!({}))),
+        yes("one more device", additional(&json!({}))),
         no(
             "device net0",
-            additional(json!({"name": "net0"})),
+            additional(&json!({"name": "net0"})),
             &["additional network devices doesn't allow net0"],
         ),
         no(
             "device without a name",
-            additional(json!({"name": ""})),
+            additional(&json!({"name": ""})),
             &["additionalDevices[0].name"],
         ),
         no(
             "device without a pool",
-            additional(json!({"ipv4PoolRef": null})),
+            additional(&json!({"ipv4PoolRef": null})),
             &["at least one pool reference must be set, either ipv4PoolRef or ipv6PoolRef"],
         ),
         yes(
             "device with an IPv6 pool only",
-            additional(json!({
+            additional(&json!({
                 "ipv4PoolRef": null,
                 "ipv6PoolRef": pool("ipam.cluster.x-k8s.io", "InClusterIPPool")
             })),
@@ -139,24 +138,28 @@ fn devices() -> Vec<Case> {
             json!({"network": {"additionalDevices": [device(&json!({})), device(&json!({}))]}}),
             &["additionalDevices[1]", "Duplicate value"],
         ),
-        no("link MTU", additional(json!({"linkMtu": 2})), &["linkMtu", "invalid MTU value"]),
-        no("no routes", additional(json!({"routes": []})), &["routes"]),
-        no("no rules", additional(json!({"routingPolicy": []})), &["routingPolicy"]),
-        no("priority 0", rule(0), fib),
-        no("priority 32765", rule(32765), fib),
-        no("priority 32766", rule(32766), fib),
+        no("link MTU", additional(&json!({"linkMtu": 2})), &["linkMtu", "invalid MTU value"]),
+        no("no routes", additional(&json!({"routes": []})), &["routes"]),
+        no("no rules", additional(&json!({"routingPolicy": []})), &["routingPolicy"]),
+        no("priority 0", rule(0), FIB),
+        no("priority 32765", rule(32765), FIB),
+        no("priority 32766", rule(32766), FIB),
         yes("priority 32764", rule(32764)),
         yes("priority 32767", rule(32767)),
-        yes("VRF", vrf(json!({}))),
-        no("short VRF name", vrf(json!({"name": "ab"})), &["vrfs[0].name"]),
-        no("VRF without table", vrf(json!({"table": null})), &["vrfs[0].table", "Required"]),
-        no("table 0", vrf(json!({"table": 0})), table),
-        no("table main", vrf(json!({"table": 254})), table),
-        no("table local", vrf(json!({"table": 255})), table),
-        yes("table 253", vrf(json!({"table": 253}))),
-        yes("table 256", vrf(json!({"table": 256}))),
-        yes("largest table", vrf(json!({"table": u32::MAX}))),
-        no("table too large", vrf(json!({"table": 1_i64 << 32})), &["vrfs[0].table", "4294967295"]),
+        yes("VRF", vrf(&json!({}))),
+        no("short VRF name", vrf(&json!({"name": "ab"})), &["vrfs[0].name"]),
+        no("VRF without table", vrf(&json!({"table": null})), &["vrfs[0].table", "Required"]),
+        no("table 0", vrf(&json!({"table": 0})), TABLE),
+        no("table main", vrf(&json!({"table": 254})), TABLE),
+        no("table local", vrf(&json!({"table": 255})), TABLE),
+        yes("table 253", vrf(&json!({"table": 253}))),
+        yes("table 256", vrf(&json!({"table": 256}))),
+        yes("largest table", vrf(&json!({"table": u32::MAX}))),
+        no(
+            "table too large",
+            vrf(&json!({"table": 1_i64 << 32})),
+            &["vrfs[0].table", "4294967295"],
+        ),
         no("priority too large", rule(1 << 32), &["priority", "4294967295"]),
         no(
             "VRF twice",
@@ -168,6 +171,9 @@ fn devices() -> Vec<Case> {
     ]
 }
 
+const TABLE: &[&str] = &["Cowardly refusing to insert l3mdev rules into kernel tables"];
+const FIB: &[&str] = &["Cowardly refusing to insert FIB rule matching kernel rules"];
+
 fn range(start: i64, end: i64) -> Value {
     json!({"vmIDRange": {"start": start, "end": end}})
 }
@@ -176,8 +182,8 @@ fn pool(group: &str, kind: &str) -> Value {
     json!({"apiGroup": group, "kind": kind, "name": "p"})
 }
 
-fn default(change: Value) -> Value {
-    json!({"network": {"default": merged(&json!({"bridge": "vmbr0"}), &change)}})
+fn default(change: &Value) -> Value {
+    json!({"network": {"default": merged(&json!({"bridge": "vmbr0"}), change)}})
 }
 
 fn device(change: &Value) -> Value {
@@ -189,12 +195,12 @@ fn device(change: &Value) -> Value {
     merged(&base, change)
 }
 
-fn additional(change: Value) -> Value {
-    json!({"network": {"additionalDevices": [device(&change)]}})
+fn additional(change: &Value) -> Value {
+    json!({"network": {"additionalDevices": [device(change)]}})
 }
 
-fn vrf(change: Value) -> Value {
-    json!({"network": {"vrfs": [merged(&json!({"name": "vrf0", "table": 500}), &change)]}})
+fn vrf(change: &Value) -> Value {
+    json!({"network": {"vrfs": [merged(&json!({"name": "vrf0", "table": 500}), change)]}})
 }
 
 /// A spec that uses every field.
