@@ -10,6 +10,11 @@ use tokio::sync::OnceCell;
 
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
+/// The shared API server, started when first asked for.
+pub(crate) async fn world() -> &'static World {
+    WORLD.get_or_init(start).await
+}
+
 /// A namespace of its own on the shared API server.
 pub(crate) struct Stage {
     pub(crate) client: Client,
@@ -18,7 +23,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        let world = WORLD.get_or_init(start).await;
+        let world = world().await;
         let namespace = world.namespace("crds").await.unwrap();
         Self { client: world.client().await.unwrap(), namespace }
     }
