@@ -23,7 +23,7 @@ while read -r op what; do
 $what" ;;
   esac
 done
-for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 printf '%s\n' "$dirs" | while read -r dir; do [ -n "$dir" ] && rm -rf -- "$dir"; done
 "#;
 
