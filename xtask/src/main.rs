@@ -1,19 +1,74 @@
-//! Tasks of this repository that a shell script would do badly.
+//! The project's task runner: what the Makefile's targets do.
 
+mod demo;
 mod generate;
+mod packages;
+mod steps;
+mod suite;
 
-use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use testbed::say::say;
 
-fn main() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    match std::env::args().nth(1).as_deref() {
-        Some("generate") => generate::write(&root).map(drop),
-        Some("verify") => match generate::drift(&root)?.as_slice() {
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", about = "The project's tasks")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Writes the files that are generated from the library's types and tables
+    Generate,
+    /// Checks that the generated files are up to date
+    Verify,
+    /// Format, lints, documentation
+    Lint,
+    /// Builds the control plane's programs into .cache, or those that are named
+    Tools { names: Vec<String> },
+    /// Installs the Debian packages and the Python environment that tests need
+    Packages,
+    /// From nothing to a finished cluster and back
+    Demo {
+        /// Stays up once the cluster is there
+        #[arg(long, env = "KEEP", num_args = 0..=1, default_missing_value = "true",
+              value_parser = clap::builder::FalseyValueParser::new(), default_value = "false")]
+        keep: bool,
+    },
+    /// Everything that CI runs
+    Test,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let root = testbed::root();
+    match &cli.task {
+        Task::Generate => {
+            for path in generate::write(&root)? {
+                say(format!("wrote {}", path.display()));
+            }
+            Ok(())
+        }
+        Task::Verify => match generate::drift(&root)?.as_slice() {
             [] => Ok(()),
             stale => bail!("not up to date: {stale:?}; run `cargo xtask generate`"),
         },
-        _ => bail!("tasks: generate (write generated files), verify (check that they are current)"),
+        Task::Lint => steps::run(&root, "lint", &suite::lint()),
+        Task::Tools { names } => suite::tools(names),
+        Task::Packages => packages::install(),
+        Task::Demo { keep } => demo::run(*keep),
+        Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

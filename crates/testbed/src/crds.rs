@@ -1,5 +1,5 @@
 //! Custom resource definitions: Cluster API's from its Go module, the in-cluster IPAM provider's
-//! pools, and the project's own from `config/crd`.
+//! pools, and the project's own from `config`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,6 @@ const AT_ONCE: usize = 8;
 
 /// How long the API server may take to serve a definition.
 const ESTABLISHED: Duration = Duration::from_mins(1);
-
-/// The pools of the in-cluster IPAM provider.
-const POOLS: &str = include_str!("../assets/in-cluster-ip-pools.yaml");
 
 /// The folder of Cluster API's Go module, downloaded if need be.
 ///
@@ -80,21 +77,15 @@ pub fn cluster_api(root: &Path) -> Result<Vec<Value>> {
     Ok(definitions)
 }
 
-/// The pools of the in-cluster IPAM provider.
+/// The project's own definitions, and those of the in-cluster IPAM provider's pools, as generated
+/// into `config`.
 ///
 /// # Errors
-/// If the asset is broken.
-pub fn pools() -> Result<Vec<Value>> {
-    documents(POOLS)
-}
-
-/// The project's own definitions; none if none were generated yet.
-///
-/// # Errors
-/// If `config/crd` cannot be read.
+/// If they cannot be read.
 pub fn ours(root: &Path) -> Result<Vec<Value>> {
-    let folder = root.join("config/crd");
-    if folder.is_dir() { read_folder(&folder) } else { Ok(Vec::new()) }
+    let mut found = read_folder(&root.join("config/crd/bases"))?;
+    found.extend(read_folder(&root.join("config/ipam/bases"))?);
+    Ok(found)
 }
 
 /// Applies definitions and waits until each is served.

@@ -10,6 +10,7 @@
 pub mod apply;
 mod binaries;
 mod capi;
+mod clusterctl;
 mod control_plane;
 pub mod crds;
 mod dump;
@@ -25,6 +26,7 @@ mod webhooks;
 mod world;
 
 pub use binaries::{Binaries, root};
+pub use clusterctl::{ClusterRequest, Clusterctl};
 pub use manager::ManagerProcess;
 pub use process::Process;
 pub use world::{Options, World};

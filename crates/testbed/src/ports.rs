@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 const FIRST: u32 = 25_000;
 const COUNT: u32 = 7_000;
@@ -29,4 +29,21 @@ pub fn free() -> Result<u16> {
         }
     }
     bail!("no free port on 127.0.0.1 between {FIRST} and {}", FIRST + COUNT)
+}
+
+/// An address of the loopback network, other than 127.0.0.1, on which nobody listens at `port`: for
+/// servers whose port is not free to choose.
+///
+/// # Errors
+/// If none is free.
+pub fn free_address(port: u16) -> Result<Ipv4Addr> {
+    let start = std::process::id().wrapping_mul(97);
+    let addresses = (0..COUNT).map(|_| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let [_, b, c, d] = start.wrapping_add(step).to_be_bytes();
+        // Neither the network's own address nor its last one.
+        Ipv4Addr::new(127, b | 64, c, d.clamp(1, 254))
+    });
+    let free = addresses.into_iter().find(|ip| TcpListener::bind((*ip, port)).is_ok());
+    free.with_context(|| format!("no loopback address has port {port} free"))
 }

@@ -113,7 +113,6 @@ impl World {
     async fn install_crds(&self) -> Result<()> {
         let root = root();
         let mut definitions = crds::cluster_api(&root)?;
-        definitions.extend(crds::pools()?);
         definitions.extend(crds::ours(&root)?);
         crds::install(&self.client().await?, definitions).await
     }
@@ -139,6 +138,11 @@ impl World {
     /// Where the children's logs are. They stay after the end; the last twenty worlds are kept.
     pub fn logs(&self) -> &Path {
         &self.logs
+    }
+
+    /// A folder for files that belong to this world; it stays with the logs.
+    pub fn folder(&self) -> &Path {
+        &self.dir
     }
 
     /// The CA of the world's certificates, as PEM, and the folder with `tls.crt` and `tls.key` for

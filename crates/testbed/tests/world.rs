@@ -8,7 +8,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use testbed::{Options, World};
+use testbed::{Binaries, ClusterRequest, Clusterctl, Options, World};
 
 #[tokio::test]
 async fn an_api_server_with_definitions_comes_up() -> Result<()> {
@@ -77,4 +77,60 @@ async fn cluster_api_acts_on_a_cluster() -> Result<()> {
             Ok(namespaces.get_opt(&namespace).await?.is_none().then_some(()))
         })
         .await
+}
+
+#[tokio::test]
+async fn clusterctl_renders_the_default_template_and_the_api_server_takes_it() -> Result<()> {
+    let world = World::start(Options::default()).await?;
+    let client = world.client().await?;
+    let namespace = world.namespace("render").await?;
+    let folder = tempfile::tempdir()?;
+    let clusterctl = Clusterctl::new(&Binaries::new(), folder.path())?;
+    let mut request = ClusterRequest {
+        name: "demo",
+        namespace: &namespace,
+        kubernetes_version: "v1.33.0",
+        control_plane: 1,
+        workers: 3,
+        flavor: "",
+        variables: &[],
+    };
+    let error = clusterctl.generate(world.kubeconfig(), &request).expect_err("no variables");
+    assert!(format!("{error:#}").contains("CONTROL_PLANE_ENDPOINT_IP"), "{error:#}");
+    let variables = [
+        ("CONTROL_PLANE_ENDPOINT_IP", "127.7.7.7"),
+        ("NODE_IP_RANGES", "[10.10.10.10-10.10.10.50]"),
+        ("IP_PREFIX", "24"),
+        ("GATEWAY", "10.10.10.1"),
+        ("DNS_SERVERS", "[10.10.10.1, 10.10.10.2]"),
+        ("PROXMOX_SOURCENODE", "pve1"),
+        ("TEMPLATE_VMID", "9000"),
+        ("VM_SSH_KEYS", "ssh-ed25519 AAAA a@b, ssh-ed25519 BBBB c@d"),
+        ("BRIDGE", "vmbr0"),
+        ("BOOT_VOLUME_DEVICE", "scsi0"),
+    ];
+    request.variables = &variables;
+    let text = clusterctl.generate(world.kubeconfig(), &request)?;
+    let objects = testbed::apply::documents(&text)?;
+    assert_eq!(objects.len(), 7);
+    for object in &objects {
+        testbed::apply::apply(&client, object, &namespace).await?;
+    }
+    let kind = "KubeadmControlPlane";
+    let api =
+        testbed::apply::find(&client, "controlplane.cluster.x-k8s.io/v1beta1", kind, &namespace);
+    let found = api.await?.get("demo-control-plane").await?;
+    let at = |pointer: &str| found.data.pointer(pointer).and_then(|value| value.as_str());
+    assert_eq!(
+        at("/spec/kubeadmConfigSpec/users/0/sshAuthorizedKeys/1"),
+        Some("ssh-ed25519 BBBB c@d")
+    );
+    let pod = at("/spec/kubeadmConfigSpec/files/0/content").expect("kube-vip's manifest");
+    let pod = testbed::apply::documents(pod)?;
+    let env = |index: usize| {
+        pod.first()?.pointer("/spec/containers/0/env")?.get(index)?.get("value")?.as_str()
+    };
+    assert_eq!(env(1), Some("127.7.7.7"));
+    assert_eq!(env(3), Some(""));
+    Ok(())
 }

@@ -1,0 +1,36 @@
+# Every target is one line; what it does is in xtask/.
+.DEFAULT_GOAL := help
+.PHONY: help build test demo lint fmt generate verify tools clean ci
+
+help: ## Lists the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+build: ## Builds the provider
+	cargo build --release --bin capmox
+
+test: ## Everything that CI runs
+	cargo xtask test
+
+demo: ## From nothing to a finished cluster and back; KEEP=1 stays up
+	cargo xtask demo
+
+lint: ## Format, lints, documentation
+	cargo xtask lint
+
+fmt: ## Formats the sources
+	cargo fmt --all
+
+generate: ## Writes generated files
+	cargo xtask generate
+
+verify: ## Checks that generated files are up to date
+	cargo xtask verify
+
+tools: ## Builds the control plane's programs into .cache
+	cargo xtask tools
+
+clean: ## Removes everything that was built
+	cargo clean && rm -rf .cache
+
+ci: ## What .ci/run does
+	.ci/run

@@ -1,0 +1,71 @@
+//! Debian packages whose programs judge what we write, and the Python environment of the
+//! simulator's third parties. Only what is missing is installed.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use testbed::say::say;
+
+/// The package, and what of it is used.
+const PACKAGES: &[(&str, &str)] = &[
+    ("xorriso", "reads the seed ISO"),
+    ("genisoimage", "isoinfo reads the seed ISO"),
+    ("libarchive-tools", "bsdtar reads the seed ISO"),
+    ("util-linux", "blkid finds the seed ISO's label"),
+    ("cloud-init", "its schema and its NoCloud source read the seed"),
+    ("netplan.io", "reads the network configuration"),
+    ("python3-venv", "the environment of the simulator's third parties"),
+];
+
+/// Installs what is missing.
+pub(crate) fn install() -> Result<()> {
+    let missing: Vec<&str> =
+        PACKAGES.iter().map(|(name, _)| *name).filter(|name| !is_installed(name)).collect();
+    if missing.is_empty() {
+        say("all Debian packages are there");
+    } else {
+        say(format!("installing Debian packages: {}", missing.join(" ")));
+        apt(&["update"])?;
+        let mut args = vec!["install", "--yes", "--no-install-recommends"];
+        args.extend(&missing);
+        apt(&args)?;
+    }
+    let python = pve_fake::peer::python().context("the Python environment cannot be made")?;
+    say(format!("Python environment: {}", python.display()));
+    Ok(())
+}
+
+fn is_installed(package: &str) -> bool {
+    let query = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${Status}", package])
+        .stderr(Stdio::null())
+        .output();
+    query.is_ok_and(|output| output.stdout == b"install ok installed")
+}
+
+/// `apt-get`, by sudo for those who are not root and may without a password.
+fn apt(args: &[&str]) -> Result<()> {
+    let is_root = is_root();
+    let mut words = if is_root {
+        vec![]
+    } else {
+        vec!["sudo", "--non-interactive", "--preserve-env=DEBIAN_FRONTEND"]
+    };
+    words.extend(["apt-get", "--quiet=2", "-o", "DPkg::Lock::Timeout=120"]);
+    words.extend(args);
+    let Some((program, rest)) = words.split_first() else { return Ok(()) };
+    let status = Command::new(program)
+        .args(rest)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("cannot run {program}; the packages are Debian's"))?;
+    if !status.success() {
+        bail!("{} ended with {status}; install the packages by hand", words.join(" "));
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
