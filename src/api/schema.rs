@@ -1,9 +1,9 @@
 //! Schemas that a Rust type alone does not say: integer formats, and rules that several fields
 //! share.
 //!
-//! Used by `#[schemars(with = …)]` only. They are part of compatibility: the API server holds
-//! `int32` fields to 32 bits, warns on formats that it does not know, and users script against the
-//! messages of the rules, which are therefore capmox's to the letter.
+//! Used by `#[schemars(with = …)]` only. They are part of compatibility: generated clients take
+//! their integers from the formats, the API server warns on formats that it does not know, and
+//! users script against the messages of the rules, which are therefore capmox's to the letter.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ fixed_schema!(
 );
 
 fixed_schema!(
-    /// An integer of 32 bits.
+    /// An integer of 32 bits, as a hint: the API server does not check it.
     Int32,
     |_| json_schema!({ "type": "integer", "format": "int32" })
 );

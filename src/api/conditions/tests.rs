@@ -60,7 +60,7 @@ fn fractions_of_a_second_are_dropped() {
 #[test]
 fn others_conditions_stay() {
     let foreign = condition("Custom", &State::True, at(0));
-    let written = v1beta1(&[foreign.clone()], &[("VMProvisioned", State::True)], at(9));
+    let written = v1beta1(std::slice::from_ref(&foreign), &[("VMProvisioned", State::True)], at(9));
     assert_eq!(types(&written), ["Ready", "Custom", "VMProvisioned"]);
     assert_eq!(written[1], foreign);
 }
