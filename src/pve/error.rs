@@ -91,7 +91,11 @@ impl Error {
             message = format!("{} ({})", message.trim_end_matches('.'), reasons.join("; "));
         }
         let cause = Cause::of(&message);
-        let kind = kind_of(status, cause, errors);
+        let mut kind = kind_of(status, cause, errors);
+        if kind == ErrorKind::Server && cause == Some(Cause::NotRunning) && path.contains("/agent/")
+        {
+            kind = ErrorKind::AgentDown;
+        }
         let message = one_line(&message);
         Self { kind, cause, method, path, status: Some(status), message, sent: true }
     }

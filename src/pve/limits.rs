@@ -27,6 +27,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// Two minutes in all, whatever trickles in; queueing for a permit does not count.
     pub total_timeout: Duration,
+    /// Age at which a ticket is replaced; default 90 minutes. Proxmox refuses it after two hours.
+    pub ticket_age: Duration,
 }
 
 impl Default for Limits {
@@ -38,6 +40,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_mins(1),
             total_timeout: Duration::from_mins(2),
+            ticket_age: Duration::from_mins(90),
         }
     }
 }

@@ -120,7 +120,7 @@ impl Transport {
             .user_agent(concat!("capmox-rs/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| ConfigError::Http(chain(&error)))?;
-        let session = Session::new(config.auth)?;
+        let session = Session::new(config.auth, limits.ticket_age)?;
         Ok(Self { base: config.base_url, http, session, slots: Slots::new(limits), observer })
     }
 
@@ -294,18 +294,18 @@ fn chain(error: &reqwest::Error) -> String {
     if texts.is_empty() { "the request failed".to_owned() } else { texts.join(": ") }
 }
 
-/// Whether TLS is what went wrong.
+/// Whether TLS is what went wrong. An I/O error does not name what it wraps as its source, and the
+/// connector wraps it twice.
 fn tls_of(error: &reqwest::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(source) = next {
         if source.is::<rustls::Error>() {
             return true;
         }
-        let io = source.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if io.is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) {
-            return true;
-        }
-        next = source.source();
+        next = match source.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => source.source(),
+        };
     }
     false
 }

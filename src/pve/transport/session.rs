@@ -15,9 +15,6 @@ use crate::pve::client::ConfigError;
 use crate::pve::error::{Error, ErrorKind};
 use crate::pve::limits::Lane;
 
-/// A ticket is good for two hours; a new one is fetched well before.
-const RENEW_AFTER: Duration = Duration::from_mins(90);
-
 const CSRF: HeaderName = HeaderName::from_static("csrfpreventiontoken");
 
 /// What a request is signed with.
@@ -50,6 +47,7 @@ impl Stamp {
 /// The credentials and the ticket in use.
 pub(super) struct Session {
     auth: Auth,
+    ticket_age: Duration,
     fixed: Option<Stamp>,
     /// Held while a ticket is fetched, so that one is fetched for all who wait.
     ticket: tokio::sync::Mutex<Option<Stamp>>,
@@ -70,7 +68,7 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 }
 
 impl Session {
-    pub(super) fn new(auth: Auth) -> Result<Self, ConfigError> {
+    pub(super) fn new(auth: Auth, ticket_age: Duration) -> Result<Self, ConfigError> {
         let fixed = match &auth {
             Auth::Token { id, .. } => {
                 let header = sensitive(&format!("PVEAPIToken={id}={}", auth.secret()));
@@ -78,7 +76,8 @@ impl Session {
             }
             Auth::Ticket { .. } => None,
         };
-        Ok(Self { auth, fixed, ticket: tokio::sync::Mutex::default(), known: Mutex::default() })
+        let (ticket, known) = (tokio::sync::Mutex::default(), Mutex::default());
+        Ok(Self { auth, ticket_age, fixed, ticket, known })
     }
 
     /// What to sign with, after fetching a ticket if there is none that is fresh.
@@ -88,7 +87,7 @@ impl Session {
         }
         let mut held = self.ticket.lock().await;
         if let Some(stamp @ Stamp::Ticket { fetched, .. }) = &*held
-            && fetched.elapsed() < RENEW_AFTER
+            && fetched.elapsed() < self.ticket_age
         {
             return Ok(stamp.clone());
         }
