@@ -90,7 +90,7 @@ impl Error {
                 errors.iter().map(|(name, why)| format!("{name}: {}", why.trim())).collect();
             message = format!("{} ({})", message.trim_end_matches('.'), reasons.join("; "));
         }
-        let cause = Cause::of(&message);
+        let cause = Cause::of(&message).or_else(|| volume_cause(status, &path, &message));
         let mut kind = kind_of(status, cause, errors);
         if kind == ErrorKind::Server && cause == Some(Cause::NotRunning) && path.contains("/agent/")
         {
@@ -228,6 +228,17 @@ fn kind_of(status: u16, cause: Option<Cause>, errors: BTreeMap<String, String>) 
     }
 }
 
+/// A volume that is not there, in words of servers other than Proxmox's own. A bare "Not Found" may
+/// be a proxy's, which knows nothing of volumes.
+fn volume_cause(status: u16, path: &str, message: &str) -> Option<Cause> {
+    let message = message.to_ascii_lowercase();
+    let absent = ["does not exist", "no such", "not found"]
+        .iter()
+        .any(|words| message.contains(words) && message.len() > words.len());
+    (matches!(status, 404 | 500) && path.contains("/content/") && absent)
+        .then_some(Cause::VolumeMissing)
+}
+
 /// White space folded, control characters out, not too long.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
@@ -293,6 +304,19 @@ mod tests {
             |sent| Error::local(ErrorKind::Connect, "DELETE", "/x".to_owned(), "reset", sent);
         assert!(local(true).outcome_unknown());
         assert!(!local(false).outcome_unknown());
+    }
+
+    #[test]
+    fn a_missing_volume_is_told_from_a_proxy_that_knows_no_such_page() {
+        let at = |status, text| {
+            let path = "/nodes/a/storage/l/content/l:iso/x.iso".to_owned();
+            Error::answer("GET", path, status, text, BTreeMap::new()).is_volume_missing()
+        };
+        assert!(at(500, "volume_size_info on 'l:iso/x.iso' failed - no format"));
+        assert!(at(500, "l:iso/x.iso: no such file"));
+        assert!(at(404, "volume l:iso/x.iso not found"));
+        assert!(!at(404, "Not Found"));
+        assert!(!at(403, "x does not exist"));
     }
 
     #[test]

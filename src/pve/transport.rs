@@ -228,8 +228,10 @@ impl Transport {
         let sent = !error.is_connect() && !error.is_builder();
         let (kind, message) = if tls_of(error) {
             (ErrorKind::Tls, format!("{base} is not trusted: {text}"))
-        } else if error.is_timeout() && sent {
-            (ErrorKind::Timeout, format!("{base} did not answer in time"))
+        } else if error.is_timeout() {
+            let what =
+                if sent { "did not answer in time" } else { "cannot be connected to in time" };
+            (ErrorKind::Timeout, format!("{base} {what}"))
         } else if error.is_connect() {
             (ErrorKind::Connect, format!("no connection to {base}: {text}"))
         } else {

@@ -137,6 +137,25 @@ fn uploaded_as_proxmox_reads_it(request: &str) {
 }
 
 #[tokio::test]
+async fn a_release_that_takes_no_list_is_given_the_command_as_one_text() {
+    let refusal = r#"{"data":null,"errors":{"command":"type check ('string') failed"}}"#;
+    let script = Script::play([
+        json("400 Parameter verification failed.", refusal),
+        json("200 OK", r#"{"data":{"pid":"7"}}"#),
+        json("400 Parameter verification failed.", refusal),
+    ])
+    .await;
+    let (client, pve1, id) = (to(&script), node("pve1"), "100".parse().unwrap());
+    assert_eq!(client.agent_exec(&pve1, id, &["cloud-init", "status"]).await.unwrap(), 7);
+    let error = client.agent_exec(&pve1, id, &["sh", "-c", "a b"]).await.unwrap_err();
+    assert_eq!(error.status(), Some(400));
+    let seen = script.seen();
+    assert!(seen[0].ends_with(r#"{"command":["cloud-init","status"],"input-data":""}"#));
+    assert!(seen[1].ends_with(r#"{"command":"cloud-init status","input-data":""}"#));
+    assert_eq!(seen.len(), 3);
+}
+
+#[tokio::test]
 async fn nobody_at_the_address_is_told_as_such() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", closed.local_addr().unwrap());

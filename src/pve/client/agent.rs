@@ -7,11 +7,20 @@ use serde_json::{Value, json};
 
 use super::{Client, Exchange, Reply};
 use crate::ids::{NodeName, VmId};
-use crate::pve::error::Error;
+use crate::pve::error::{Error, ErrorKind};
 use crate::pve::limits::Lane;
 use crate::pve::transport::Verb;
 use crate::pve::types::{AgentExecStatus, AgentInterface, AgentOsInfo};
 use crate::pve::wire;
+
+fn is_refused(error: &Error, parameter: &str) -> bool {
+    matches!(error.kind(), ErrorKind::BadRequest { errors } if errors.contains_key(parameter))
+}
+
+/// Whether release 7 leaves `text` in one piece.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == ',' || c == ';')
+}
 
 impl Client {
     async fn agent(
@@ -47,8 +56,18 @@ impl Client {
         command: &[&str],
     ) -> Result<i64, Error> {
         let endpoint = "nodes/{node}/qemu/{vmid}/agent/exec";
-        let parameters = [("command", json!(command)), ("input-data", json!(""))];
-        let reply = self.agent(Verb::Post, endpoint, (node, vmid), "exec", &parameters).await?;
+        let run = async |command: Value| {
+            let parameters = [("command", command), ("input-data", json!(""))];
+            self.agent(Verb::Post, endpoint, (node, vmid), "exec", &parameters).await
+        };
+        let reply = match run(json!(command)).await {
+            // Release 7 takes a text with spaces between the words and no list; a refused parameter
+            // means that nothing ran.
+            Err(error) if is_refused(&error, "command") && command.iter().all(|w| is_word(w)) => {
+                run(json!(command.join(" "))).await?
+            }
+            result => result?,
+        };
         let pid = reply.data.get("pid").and_then(wire::text_of).and_then(|pid| pid.parse().ok());
         pid.ok_or_else(|| reply.refuse("expected a pid"))
     }
