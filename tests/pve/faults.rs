@@ -127,22 +127,23 @@ async fn connections_that_the_server_closed_are_replaced() {
 
 #[tokio::test]
 async fn calls_under_way_are_bounded_in_all_and_for_each_node() {
-    let limits = Limits { per_endpoint: 5, per_node: 2, ..Limits::default() };
+    let limits = Limits { per_endpoint: 8, per_node: 3, ..Limits::default() };
     let fake = Fake::start(Config::default()).await.unwrap();
     let auth = token(&fake.token().id, &fake.token().secret).unwrap();
     let client = client(&fake.url(), auth, Tls::System, limits);
     let rule = FaultRule::always("GET", "**", Action::Delay { millis: 20 });
     fake.faults().add(rule);
+    // All of one node first: without a limit of its own it would take every slot.
     let nodes = [node("pve1"), node("pve2"), node("pve3")];
     let reads = (0..30).map(|number| {
-        let (client, node) = (client.clone(), nodes[number % 3].clone());
+        let (client, node) = (client.clone(), nodes[number / 10].clone());
         async move { client.storages(&node).await.unwrap() }
     });
     futures::future::join_all(reads).await;
     let journal = fake.journal();
-    assert!(journal.max_in_flight() <= 5, "{}", journal.max_in_flight());
+    assert!(journal.max_in_flight() <= 8, "{}", journal.max_in_flight());
     for node in ["pve1", "pve2", "pve3"] {
-        assert!(journal.max_in_flight_of(node) <= 2, "{}", journal.max_in_flight_of(node));
+        assert!(journal.max_in_flight_of(node) <= 3, "{}", journal.max_in_flight_of(node));
     }
-    assert!(journal.max_in_flight() > 2, "calls to different nodes run side by side");
+    assert!(journal.max_in_flight() > 3, "calls to different nodes run side by side");
 }

@@ -59,16 +59,21 @@ async fn the_name_counts_unless_the_certificate_is_pinned() {
 }
 
 #[tokio::test]
-async fn a_self_signed_authority_in_the_bundle_is_believed_as_a_server() {
-    let mut parameters = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = parameters.self_signed(&key).unwrap();
-    let url = serve(certificate.der().clone(), key.serialize_der()).await;
-    let auth = token("a@pve!t", "0123-secret").unwrap();
-    let tls = Tls::Bundle(certificate.pem().into());
-    let client = client(&url, auth, tls, Limits::default());
-    assert_eq!(client.version().await.unwrap().version, "9.1.4");
+async fn a_self_signed_authority_in_the_bundle_is_believed_as_a_server_of_its_name() {
+    for (name, believed) in [("127.0.0.1", true), ("pve.example.com", false)] {
+        let mut parameters = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.self_signed(&key).unwrap();
+        let url = serve(certificate.der().clone(), key.serialize_der()).await;
+        let auth = token("a@pve!t", "0123-secret").unwrap();
+        let tls = Tls::Bundle(certificate.pem().into());
+        let result = client(&url, auth, tls, Limits::default()).version().await;
+        assert_eq!(result.is_ok(), believed, "{name}: {result:?}");
+        if let Err(error) = result {
+            assert_eq!(error.kind(), &ErrorKind::Tls);
+        }
+    }
 }
 
 /// An HTTPS server that answers everything with a version.
