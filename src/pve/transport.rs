@@ -1,0 +1,313 @@
+//! One request and its answer: credentials, limits, time, repetition, the `{data}` envelope.
+//!
+//! Bodies are JSON with numbers for numbers, which every release and implementation takes that
+//! serves capmox; parameters of GET and DELETE go in the query, because Proxmox refuses a body
+//! there. Nothing is sent chunked.
+//!
+//! Only reads are repeated, at most twice, and only when no connection came about, when it broke
+//! before an answer, or on 503 and 599 (a reused connection between nodes that was closed). An
+//! answer that took long to fail (timeouts, 595, 596) is not asked for again: it holds a worker of
+//! the node for half a minute each time. Writes are never repeated, except after a 401 that a new
+//! ticket cures, since nothing was done then.
+
+mod answer;
+mod session;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, HeaderValue};
+use reqwest::multipart::Form;
+use reqwest::redirect::Policy;
+use reqwest::{Method, RequestBuilder, Url};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::client::{ClientConfig, ConfigError};
+use super::error::{Error, ErrorKind};
+use super::limits::{Lane, Slots};
+use super::observer::{Call, Observer};
+use super::url::BaseUrl;
+use answer::Answer;
+use session::{Session, Stamp};
+
+/// Repetitions of a read.
+const RETRIES: u32 = 2;
+
+/// First pause before a repetition; the second is twice as long. Up to as much again is added by
+/// chance, so that many clients do not come back together.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Shorter than the five seconds after which Proxmox closes an idle connection.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: Verb,
+    /// With variables in braces, for metrics.
+    pub(super) endpoint: &'static str,
+    pub(super) segments: Vec<&'a str>,
+    pub(super) lane: Lane<'a>,
+    pub(super) parameters: Map<String, Value>,
+}
+
+/// The methods that Proxmox knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Verb {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    const fn method(self) -> Method {
+        match self {
+            Self::Get => Method::GET,
+            Self::Post => Method::POST,
+            Self::Put => Method::PUT,
+            Self::Delete => Method::DELETE,
+        }
+    }
+}
+
+/// A file to be uploaded; kept so that the request can be made again after a 401.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) name: String,
+    pub(super) data: bytes::Bytes,
+}
+
+/// Connections, credentials and limits of one endpoint.
+#[derive(Debug)]
+pub(super) struct Transport {
+    base: BaseUrl,
+    http: reqwest::Client,
+    session: Session,
+    slots: Slots,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Transport {
+    pub(super) fn new(
+        config: ClientConfig,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self, ConfigError> {
+        let limits = config.limits;
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(super::tls::config(&config.tls)?)
+            .http1_only()
+            .no_proxy()
+            .redirect(Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(limits.connect_timeout)
+            .read_timeout(limits.read_timeout)
+            .timeout(limits.total_timeout)
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(limits.per_endpoint)
+            .user_agent(concat!("capmox-rs/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ConfigError::Http(chain(&error)))?;
+        let session = Session::new(config.auth, limits.ticket_age)?;
+        Ok(Self { base: config.base_url, http, session, slots: Slots::new(limits), observer })
+    }
+
+    pub(super) fn base(&self) -> &BaseUrl {
+        &self.base
+    }
+
+    /// The `data` of the answer.
+    pub(super) async fn call(&self, request: &Request<'_>) -> Result<Value, Error> {
+        self.send(request, None).await
+    }
+
+    /// An upload.
+    pub(super) async fn upload(&self, request: &Request<'_>, file: &File) -> Result<Value, Error> {
+        self.send(request, Some(file)).await
+    }
+
+    async fn send(&self, request: &Request<'_>, file: Option<&File>) -> Result<Value, Error> {
+        let mut retries = if request.method == Verb::Get { RETRIES } else { 0 };
+        let mut renewals = 1;
+        let mut attempt = 1;
+        loop {
+            let stamp = self.session.stamp(self).await?;
+            let error = match self.attempt(request, file, &stamp, attempt).await {
+                Ok(data) => return Ok(data),
+                Err(error) => error,
+            };
+            if error.kind() == &ErrorKind::Unauthorized && renewals > 0 && stamp.is_renewable() {
+                renewals -= 1;
+                self.session.discard(&stamp).await;
+            } else if retries > 0 && is_worth_repeating(&error) {
+                retries -= 1;
+                let pause = PAUSE * 2_u32.pow(RETRIES - 1 - retries);
+                tokio::time::sleep_until(Instant::now() + jittered(pause)).await;
+            } else {
+                return Err(error);
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: &Request<'_>,
+        file: Option<&File>,
+        stamp: &Stamp,
+        attempt: u32,
+    ) -> Result<Value, Error> {
+        let builder = self.builder(request, file);
+        let builder = stamp.apply(builder, request.method != Verb::Get);
+        let _slot = self.slots.take(request.lane).await;
+        self.exchange(request, builder, attempt).await
+    }
+
+    /// Sends a request that is complete, without credentials for the ticket itself.
+    pub(super) async fn exchange(
+        &self,
+        request: &Request<'_>,
+        builder: RequestBuilder,
+        attempt: u32,
+    ) -> Result<Value, Error> {
+        let method = request.method.as_str();
+        let path = format!("/{}", request.segments.join("/"));
+        let began = Instant::now();
+        let result = match builder.send().await {
+            Ok(response) => Answer::read(response).await,
+            Err(error) => Err(error),
+        };
+        let elapsed = began.elapsed();
+        let status = result.as_ref().ok().map(|answer| answer.status);
+        if let Some(observer) = &self.observer {
+            let endpoint = request.endpoint;
+            observer.called(&Call { method, endpoint, status, elapsed, attempt });
+        }
+        let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(method, path, status, ms, attempt, "Proxmox call");
+        match result {
+            Ok(answer) => answer.data(method, path, |text| self.session.redact(text)),
+            Err(error) => Err(self.failure(method, path, &error)),
+        }
+    }
+
+    /// A request without credentials.
+    pub(super) fn builder(&self, request: &Request<'_>, file: Option<&File>) -> RequestBuilder {
+        let mut url = self.base.endpoint(request.segments.iter().copied());
+        let method = request.method;
+        if matches!(method, Verb::Get | Verb::Delete) {
+            add_query(&mut url, &request.parameters);
+        }
+        let builder = self.http.request(method.method(), url).header(ACCEPT, "application/json");
+        match (method, file) {
+            (Verb::Get | Verb::Delete, _) => builder,
+            (_, Some(file)) => builder.multipart(form(file, &request.parameters)),
+            (_, None) if request.parameters.is_empty() => {
+                builder.header(CONTENT_LENGTH, HeaderValue::from_static("0"))
+            }
+            (_, None) => builder.json(&request.parameters),
+        }
+    }
+
+    /// No usable answer came.
+    fn failure(&self, method: &'static str, path: String, error: &reqwest::Error) -> Error {
+        let text = self.session.redact(&chain(error));
+        let base = &self.base;
+        let sent = !error.is_connect() && !error.is_builder();
+        let (kind, message) = if tls_of(error) {
+            (ErrorKind::Tls, format!("{base} is not trusted: {text}"))
+        } else if error.is_timeout() {
+            let what =
+                if sent { "did not answer in time" } else { "cannot be connected to in time" };
+            (ErrorKind::Timeout, format!("{base} {what}"))
+        } else if error.is_connect() {
+            (ErrorKind::Connect, format!("no connection to {base}: {text}"))
+        } else {
+            (ErrorKind::Connect, format!("the connection to {base} broke: {text}"))
+        };
+        Error::local(kind, method, path, &message, sent)
+    }
+}
+
+/// Booleans and numbers as Proxmox's forms want them.
+fn plain(value: &Value) -> String {
+    super::wire::text_of(value).unwrap_or_default()
+}
+
+fn add_query(url: &mut Url, parameters: &Map<String, Value>) {
+    if !parameters.is_empty() {
+        let mut query = url.query_pairs_mut();
+        for (key, value) in parameters {
+            query.append_pair(key, &plain(value));
+        }
+    }
+}
+
+/// Fields first and the file last, its disposition as the first header: the server's parser takes
+/// no other order.
+fn form(file: &File, parameters: &Map<String, Value>) -> Form {
+    let mut form = Form::new();
+    for (key, value) in parameters {
+        form = form.text(key.clone(), plain(value));
+    }
+    let length = file.data.len() as u64;
+    let part = reqwest::multipart::Part::stream_with_length(file.data.clone(), length);
+    form.part("filename", part.file_name(file.name.clone()))
+}
+
+fn is_worth_repeating(error: &Error) -> bool {
+    match (error.kind(), error.status()) {
+        (_, Some(status)) => matches!(status, 503 | 599),
+        (ErrorKind::Connect, None) => true,
+        _ => false,
+    }
+}
+
+/// `pause` and up to as much again.
+fn jittered(pause: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish();
+    let percent = u32::try_from(random % 100).unwrap_or(0);
+    pause + pause * percent / 100
+}
+
+/// An error and what is behind it, on one line. URLs are left out: they say nothing new.
+fn chain(error: &reqwest::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+        next = source.source();
+    }
+    if texts.is_empty() { "the request failed".to_owned() } else { texts.join(": ") }
+}
+
+/// Whether TLS is what went wrong. An I/O error does not name what it wraps as its source, and the
+/// connector wraps it twice.
+fn tls_of(error: &reqwest::Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(source) = next {
+        if source.is::<rustls::Error>() {
+            return true;
+        }
+        next = match source.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => source.source(),
+        };
+    }
+    false
+}

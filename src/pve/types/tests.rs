@@ -1,0 +1,118 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn resources_are_told_apart_and_strange_ones_do_no_harm() {
+    let list: Vec<Resource> = crate::pve::wire::value_list(json!([
+        {"type": "qemu", "id": "qemu/100", "vmid": "100", "node": "a", "template": 1,
+         "tags": "B;a", "maxmem": 1024, "new-field": {}},
+        {"id": "qemu/101", "node": "a", "template": "", "status": "unknown"},
+        {"type": "lxc", "vmid": 102, "node": "a", "name": null},
+        {"type": "node", "node": "a", "status": "online", "maxmem": 4096.0},
+        {"type": "node", "id": "node/b", "status": "offline"},
+        {"type": "storage", "node": "a", "storage": "local", "content": "iso,vztmpl", "shared": 0},
+        {"type": "sdn", "node": "a"},
+        {"type": "qemu", "vmid": 103},
+        7
+    ]))
+    .unwrap();
+    let [Resource::Vm(first), Resource::Vm(second), Resource::Container(third), rest @ ..] =
+        list.as_slice()
+    else {
+        panic!("{list:?}")
+    };
+    assert!(first.template && first.tags == ["a", "b"] && first.maxmem == Some(1024));
+    assert!(second.vmid.get() == 101 && !second.template && second.maxmem.is_none());
+    assert!(third.vmid.get() == 102 && third.name.is_none());
+    let [
+        Resource::Node(a),
+        Resource::Node(b),
+        Resource::Storage(local),
+        Resource::Other,
+        Resource::Other,
+    ] = rest
+    else {
+        panic!("{rest:?}")
+    };
+    assert_eq!((a.maxmem, b.node.as_str()), (Some(4096), "b"));
+    assert_eq!((local.content.len(), local.shared), (2, Some(false)));
+}
+
+#[test]
+fn a_configuration_is_read_whatever_the_types_of_its_values() {
+    let config: VmConfig = serde_json::from_value(json!({
+        "name": "w-1", "cores": 2, "memory": "2048", "template": 1, "digest": "abc",
+        "smbios1": "uuid=AB12,serial=eD0x,base64=1", "tags": "B a", "net1": "virtio,bridge=vmbr1",
+        "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0", "net10": "e1000", "netx": "no",
+        "description": "text\n", "gone": null, "boot": "order=scsi0", "scsi0": "l:d,size=8G"
+    }))
+    .unwrap();
+    assert_eq!((config.name(), config.digest()), (Some("w-1"), Some("abc")));
+    assert_eq!(config.uuid().as_deref(), Some("ab12"));
+    assert_eq!((config.number("cores"), config.memory_mib()), (Some(2), Some(2048)));
+    assert_eq!(config.description().as_deref(), Some("text"));
+    assert!(config.is_template() && !config.is_protected() && config.lock().is_none());
+    assert_eq!(config.tags().to_string(), "a;b");
+    let names: Vec<String> = config.net_devices().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["net0", "net1", "net10"]);
+    assert_eq!(config.drive("scsi0").and_then(|drive| drive.size()), Some(8 << 30));
+    assert!(config.boot_order().contains("scsi0"));
+    assert_eq!(config.get("gone"), None);
+    let newer: VmConfig = [("memory", "current=4096")].into_iter().collect();
+    assert_eq!(newer.memory_mib(), Some(4096));
+}
+
+#[test]
+fn tasks_without_a_usable_id_are_left_out_of_the_list() {
+    let upid = "UPID:a:1:2:3:qmstart:100:root@pam:";
+    let tasks: Vec<TaskSummary> = crate::pve::wire::value_list(json!([
+        {"upid": upid, "starttime": "5", "status": "OK", "endtime": 6},
+        {"upid": upid, "status": "RUNNING"},
+        {"upid": "strange"},
+        {"id": "100"}
+    ]))
+    .unwrap();
+    assert_eq!(tasks.len(), 2);
+    assert_eq!((tasks[0].starttime, tasks[0].status.as_deref()), (Some(5), Some("OK")));
+    assert_eq!(tasks[1].status, None);
+}
+
+#[test]
+fn privileges_are_held_whether_or_not_paths_below_inherit_them() {
+    let held: Permissions = serde_json::from_value(json!({
+        "/": {"Sys.Audit": 1}, "/vms": {"VM.Clone": 0}, "/odd": []
+    }))
+    .unwrap();
+    assert!(held.has("/", "Sys.Audit") && held.has("/vms", "VM.Clone"));
+    assert!(!held.has("/vms", "Sys.Audit") && !held.has("/odd", "x"));
+    assert_eq!(serde_json::from_value::<Permissions>(json!(null)).unwrap(), Permissions::default());
+}
+
+#[test]
+fn the_version_says_what_generation_it_is() {
+    let major =
+        |version| serde_json::from_value::<Version>(json!({ "version": version })).unwrap().major();
+    assert_eq!(major(json!("9.1.4")), Some(9));
+    assert_eq!(major(json!("7.4-17")), Some(7));
+    assert_eq!(major(json!(8.4)), Some(8));
+    assert_eq!(major(json!(null)), None);
+}
+
+#[test]
+fn a_storage_takes_what_it_is_for_unless_it_is_off() {
+    let storage = |value| serde_json::from_value::<StorageStatus>(value).unwrap();
+    assert!(storage(json!({"storage": "l", "content": "iso,images"})).takes("iso"));
+    assert!(!storage(json!({"storage": "l", "content": "images"})).takes("iso"));
+    assert!(!storage(json!({"storage": "l", "content": "iso", "enabled": 0})).takes("iso"));
+    assert!(!storage(json!({"storage": "l", "content": "iso", "active": "0"})).takes("iso"));
+}
+
+#[test]
+fn a_paused_vm_runs_but_its_processors_do_not() {
+    let status = |value| serde_json::from_value::<VmStatus>(value).unwrap();
+    let paused = status(json!({"status": "running", "qmpstatus": "paused", "agent": 1}));
+    assert!(paused.is_running() && paused.is_paused() && paused.agent == Some(true));
+    let stopped = status(json!({"status": "stopped", "qmpstatus": "stopped", "template": ""}));
+    assert!(!stopped.is_running() && !stopped.is_paused() && !stopped.template);
+}
