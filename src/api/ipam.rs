@@ -63,7 +63,7 @@ pub struct IPAddressClaimSpec {
 #[serde(rename_all = "camelCase")]
 pub struct IPAddressClaimStatus {
     pub address_ref: Option<LocalObjectReference>,
-    pub conditions: Option<Vec<serde_json::Value>>,
+    pub conditions: Option<Vec<super::conditions::Condition>>,
 }
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(

@@ -1,6 +1,7 @@
 //! SCRATCH: replaced by the api branch.
 #![allow(missing_docs)]
 pub mod capi;
+pub mod conditions;
 pub mod ipam;
 
 use kube::CustomResource;

@@ -37,7 +37,7 @@ const BODY_LIMIT: usize = 7 << 20;
 /// Mounted Secrets are renewed within a minute or so; what is added to that should not be felt.
 const CERTIFICATE_CHECK: Duration = Duration::from_secs(5);
 /// A complaint about the certificate is repeated this often, so that it is found in recent logs.
-const COMPLAINT_REPEAT: Duration = Duration::from_secs(300);
+const COMPLAINT_REPEAT: Duration = Duration::from_mins(5);
 /// The apiserver waits at most 30 seconds for a webhook; no honest handshake takes ten.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);

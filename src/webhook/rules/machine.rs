@@ -64,15 +64,14 @@ fn additional(path: &str, device: &AdditionalNetworkDevice) -> Result<(), Denial
             format!("mtu must be at least {LEAST_MTU}, but was {link}"),
         ));
     }
-    let policies = device.routing_policy.iter().flatten();
-    for (index, _) in policies.enumerate().filter(|(_, policy)| policy.table.is_none()) {
-        return Err(Denial::invalid(
+    match device.routing_policy.iter().flatten().position(|policy| policy.table.is_none()) {
+        Some(index) => Err(Denial::invalid(
             format!("{path}.routingPolicy"),
             (),
             format!("routing policy [{index}] requires a table"),
-        ));
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn mtu(path: &str, mtu: Option<i64>) -> Result<(), Denial> {
@@ -87,16 +86,14 @@ fn mtu(path: &str, mtu: Option<i64>) -> Result<(), Denial> {
 }
 
 fn one_table(index: usize, vrf: &VrfDevice) -> Result<(), Denial> {
-    let table = i64::from(vrf.table);
-    let policies = vrf.routing_policy.iter().flatten();
-    for other in policies.filter_map(|policy| policy.table.map(i64::from)) {
-        if other != table {
-            return Err(Denial::invalid(
-                format!("spec.network.VirtualNetworkDevices.VRFs.{index}.Table"),
-                other,
-                format!("VRF {}: device/rule routing table mismatch {table} != {other}", vrf.name),
-            ));
-        }
+    let table = vrf.table;
+    let mut tables = vrf.routing_policy.iter().flatten().filter_map(|policy| policy.table);
+    match tables.find(|other| *other != table) {
+        Some(other) => Err(Denial::invalid(
+            format!("spec.network.VirtualNetworkDevices.VRFs.{index}.Table"),
+            other,
+            format!("VRF {}: device/rule routing table mismatch {table} != {other}", vrf.name),
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -230,8 +230,7 @@ fn an_object_that_is_being_deleted_can_always_go() {
 
 #[test]
 fn a_spec_that_cannot_be_read_is_a_bad_request() {
-    let (code, text) =
-        refusal(Kind::ProxmoxMachine, &machine(&json!("none")), None).expect("refused");
+    let (code, text) = refusal(Kind::ProxmoxMachine, &machine(&json!("none")), None).unwrap();
     assert_eq!(code, 400);
     assert!(text.contains("spec cannot be read"), "{text}");
 }
