@@ -34,8 +34,9 @@ const MACHINE_PATH: &str = "/validate-infrastructure-cluster-x-k8s-io-v1alpha1-p
 
 /// Old and new object of the largest request that the apiserver passes on (3 MiB), and a margin.
 const BODY_LIMIT: usize = 7 << 20;
-/// Mounted Secrets are renewed within a minute or so; what is added to that should not be felt.
-const CERTIFICATE_CHECK: Duration = Duration::from_secs(5);
+/// Two small files are read this often. Mounted Secrets follow a renewal within a minute or so; what
+/// is added to that should not be felt.
+const CERTIFICATE_CHECK: Duration = Duration::from_secs(1);
 /// A complaint about the certificate is repeated this often, so that it is found in recent logs.
 const COMPLAINT_REPEAT: Duration = Duration::from_mins(5);
 /// The apiserver waits at most 30 seconds for a webhook; no honest handshake takes ten.
@@ -220,9 +221,10 @@ fn router() -> Router {
 
 /// One admission review, as the apiserver sends it, to the answer.
 fn answer(kind: Kind, body: &[u8]) -> axum::Json<AdmissionReview<DynamicObject>> {
-    let request = serde_json::from_slice::<AdmissionReview<DynamicObject>>(body)
+    let review = serde_json::from_slice::<AdmissionReview<DynamicObject>>(body);
+    let request: Result<AdmissionRequest<DynamicObject>, String> = review
         .map_err(|error| error.to_string())
-        .and_then(|review| review.request.ok_or_else(|| "it holds no request".to_owned()));
+        .and_then(|review| review.try_into().map_err(|_| "it holds no request".to_owned()));
     axum::Json(match request {
         Ok(request) => respond(kind, &request).into_review(),
         Err(error) => {
@@ -260,3 +262,6 @@ fn respond(kind: Kind, request: &AdmissionRequest<DynamicObject>) -> AdmissionRe
     }
     response
 }
+
+#[cfg(test)]
+mod tests;
