@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::FIELD_MANAGER;
 use super::decide::{Step, Target};
 use super::facts::{Key, PoolKey, PoolKind};
+use super::report::Report;
 use crate::api::ipam::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, InClusterIPPool};
 
 /// What became of a write.
@@ -65,18 +66,14 @@ pub(super) async fn perform(client: &Client, step: &Step) -> Result<Outcome, Fai
     judge(result, || describe(step))
 }
 
-/// Writes the status of the claim or pool with this UID.
-pub(super) async fn write_status(
-    client: &Client,
-    target: &Target,
-    uid: &str,
-    status: &Value,
-) -> Result<Outcome, Failed> {
+/// Writes the status of a claim or pool.
+pub(super) async fn write_status(client: &Client, report: &Report) -> Result<Outcome, Failed> {
+    let Report { target, uid, status, .. } = report;
     let metadata = |name: &str| json!({ "name": name, "uid": uid });
     let result = match target {
         Target::Claim(key) => {
-            apply_status::<IPAddressClaim>(in_namespace(client, key), &metadata(&key.1), status)
-                .await
+            let api = in_namespace::<IPAddressClaim>(client, key);
+            apply_status(api, &metadata(&key.1), status).await
         }
         Target::Pool(PoolKey { kind: PoolKind::InCluster, namespace, name }) => {
             let api = Api::<InClusterIPPool>::namespaced(client.clone(), namespace);

@@ -21,7 +21,7 @@ mod survey;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use act::Outcome;
-use decide::{Decision, Standing, Step, Target};
-use facts::Facts;
+use decide::{Decision, Step};
+use report::Report;
 pub use rival::Evidence;
 
 /// Field manager of all writes.
@@ -43,6 +43,8 @@ const QUIET: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A regular look, in case a change was missed.
 const REGULAR: Duration = Duration::from_mins(1);
+/// Requests in flight at once.
+const AT_ONCE: usize = 8;
 /// Wait after a failure; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(30);
@@ -99,6 +101,7 @@ async fn rest(bell: &mut observe::Bell, wait: Wait) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the driver's clock; what decides gets the time")]
 fn now() -> Time {
     Time(Timestamp::now())
 }
@@ -142,52 +145,44 @@ impl Worker {
         }
         let decision = decide::decide(&facts);
         self.note_invalid(&decision);
-        let mut first_failure = self.steps(&decision.steps).await;
-        let reported = self.reports(&facts, &decision).await;
-        first_failure = first_failure.or(reported);
-        Ok(match first_failure {
+        let reports = report::reports(&facts, &decision, &now());
+        let taken = self.steps(decision.steps).await;
+        let reported = self.reports(reports).await;
+        Ok(match taken.or(reported) {
             Some(error) => self.failed(&error.to_string()),
             None => self.succeeded(),
         })
     }
 
-    /// Takes all steps; one that fails does not hold up the others.
-    async fn steps(&self, steps: &[Step]) -> Option<act::Failed> {
-        let mut first_failure = None;
-        for step in steps {
-            match act::perform(&self.client, step).await {
-                Ok(Outcome::Done) => log_step(step),
-                Ok(Outcome::Outdated) => debug!(?step, "outdated, decided again"),
-                Err(error) => drop(first_failure.get_or_insert(error)),
+    /// Takes all steps, some at a time: each stands for itself, and one that fails does not hold up
+    /// the others.
+    async fn steps(&self, steps: Vec<Step>) -> Option<act::Failed> {
+        let taken = steps.into_iter().map(|step| {
+            let client = self.client.clone();
+            async move {
+                match act::perform(&client, &step).await? {
+                    Outcome::Done => log_step(&step),
+                    Outcome::Outdated => debug!(?step, "outdated, decided again"),
+                }
+                Ok(())
             }
-        }
-        first_failure
+        });
+        first_failure(taken).await
     }
 
-    async fn reports(&self, facts: &Facts, decision: &Decision) -> Option<act::Failed> {
-        let now = now();
-        let claims = facts.claims.iter().filter_map(|claim| {
-            let key = facts::key(&claim.metadata);
-            let standing = decision.claims.get(&key)?;
-            let status = report::claim_status(claim, standing, &now)?;
-            if let Standing::Waiting(reason, why) = standing {
-                info!(claim = %act::name_of(&Target::Claim(key.clone())), reason = reason.as_str(), why, "waits");
+    async fn reports(&self, reports: Vec<Report>) -> Option<act::Failed> {
+        let written = reports.into_iter().map(|report| {
+            let client = self.client.clone();
+            async move {
+                act::write_status(&client, &report).await?;
+                if let Some((reason, why)) = report.waits {
+                    let claim = act::name_of(&report.target);
+                    info!(claim, reason = reason.as_str(), why, "waits");
+                }
+                Ok(())
             }
-            Some((Target::Claim(key), claim.metadata.uid.as_deref(), status))
         });
-        let pools = decision.pools.iter().filter_map(|(key, usage)| {
-            let pool = facts.pools.get(key)?;
-            let status = report::pool_status(pool, usage)?;
-            Some((Target::Pool(key.clone()), pool.metadata.uid.as_deref(), status))
-        });
-        let mut first_failure = None;
-        for (target, uid, status) in claims.chain(pools) {
-            let uid = uid.unwrap_or_default();
-            if let Err(error) = act::write_status(&self.client, &target, uid, &status).await {
-                first_failure.get_or_insert(error);
-            }
-        }
-        first_failure
+        first_failure(written).await
     }
 
     fn note_invalid(&mut self, decision: &Decision) {
@@ -218,6 +213,15 @@ impl Worker {
         self.retry = RETRY_FIRST;
         Wait::ForChange
     }
+}
+
+/// Lets all of them end, and keeps the first failure.
+async fn first_failure<F>(writes: impl Iterator<Item = F>) -> Option<act::Failed>
+where
+    F: Future<Output = Result<(), act::Failed>>,
+{
+    let outcomes: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+    outcomes.into_iter().find_map(Result::err)
 }
 
 fn log_step(step: &Step) {

@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::decide::{Reason, Standing};
-use super::facts::Pool;
+use super::decide::{Decision, Reason, Standing, Target};
+use super::facts::{Facts, Pool, key};
 use crate::api::conditions::Condition;
 use crate::api::ipam::{IPAddressClaim, InClusterIPPoolStatusIPAddresses};
 use crate::ipam::pool::Usage;
@@ -22,12 +22,46 @@ impl Reason {
     }
 }
 
+/// A status to write.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    pub(super) target: Target,
+    /// UID of the object, so that the status is not written to another one of its name.
+    pub(super) uid: String,
+    pub(super) status: Value,
+    /// What a claim waits for.
+    pub(super) waits: Option<(Reason, String)>,
+}
+
+/// All statuses that should change.
+pub(super) fn reports(facts: &Facts, decision: &Decision, now: &Time) -> Vec<Report> {
+    let claims = facts.claims.iter().filter_map(|claim| {
+        let key = key(&claim.metadata);
+        let standing = decision.claims.get(&key)?;
+        Some(Report {
+            status: claim_status(claim, standing, now)?,
+            target: Target::Claim(key),
+            uid: claim.metadata.uid.clone().unwrap_or_default(),
+            waits: match standing {
+                Standing::Waiting(reason, why) => Some((*reason, why.clone())),
+                Standing::LeftAlone | Standing::Moving | Standing::Bound => None,
+            },
+        })
+    });
+    let pools = decision.pools.iter().filter_map(|(key, usage)| {
+        let pool = facts.pools.get(key)?;
+        Some(Report {
+            status: pool_status(pool, usage)?,
+            target: Target::Pool(key.clone()),
+            uid: pool.metadata.uid.clone().unwrap_or_default(),
+            waits: None,
+        })
+    });
+    claims.chain(pools).collect()
+}
+
 /// The status a claim should have, where it should change.
-pub(super) fn claim_status(
-    claim: &IPAddressClaim,
-    standing: &Standing,
-    now: &Time,
-) -> Option<Value> {
+fn claim_status(claim: &IPAddressClaim, standing: &Standing, now: &Time) -> Option<Value> {
     let status = claim.status.clone().unwrap_or_default();
     let mut address_ref = status.address_ref.clone().map(|reference| reference.name);
     let ready = match standing {
@@ -75,7 +109,7 @@ fn says_the_same(a: &Condition, b: &Condition) -> bool {
 }
 
 /// The status a pool should have, where it should change.
-pub(super) fn pool_status(pool: &Pool, usage: &Usage) -> Option<Value> {
+fn pool_status(pool: &Pool, usage: &Usage) -> Option<Value> {
     let Usage { total, used, free, out_of_range } = *usage;
     let wanted = InClusterIPPoolStatusIPAddresses { total, free, used, out_of_range };
     (pool.shown.as_ref() != Some(&wanted)).then(|| json!({ "ipAddresses": wanted }))
