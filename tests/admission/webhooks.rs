@@ -1,0 +1,157 @@
+//! One server, registered as capmox v0.7 registers its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use capmox::webhook::{Config, Server};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+/// Objects of one of our kinds, as JSON.
+fn objects(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1alpha1", kind));
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The configuration of the peer, with URLs in place of its Service and a selector that keeps it
+/// to one namespace.
+fn registration(address: SocketAddr, ca: &str, namespace: &str) -> ValidatingWebhookConfiguration {
+    let webhook = |kind: &str| {
+        let path = format!("/validate-infrastructure-cluster-x-k8s-io-v1alpha1-{kind}");
+        json!({
+            "name": format!("validation.{kind}.{GROUP}"),
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {
+                "url": format!("https://{address}{path}"),
+                "caBundle": ByteString(ca.as_bytes().to_vec()),
+            },
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "rules": [{
+                "apiGroups": [GROUP],
+                "apiVersions": ["v1alpha1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [format!("{kind}s")],
+            }],
+        })
+    };
+    serde_json::from_value(json!({
+        "metadata": {"name": namespace},
+        "webhooks": [webhook("proxmoxcluster"), webhook("proxmoxmachine")],
+    }))
+    .unwrap()
+}
+
+fn message(error: &kube::Error) -> (u16, String) {
+    match error {
+        kube::Error::Api(status) => (status.code, status.message.clone()),
+        other => panic!("{other}"),
+    }
+}
+
+fn machine_spec() -> Value {
+    json!({
+        "sourceNode": "pve1",
+        "templateID": 900,
+        "tags": ["one"],
+        "network": {"default": {"bridge": "vmbr0", "model": "virtio"}},
+    })
+}
+
+#[tokio::test]
+async fn the_apiserver_asks_and_users_read_the_refusals() {
+    let client = crate::support::client().await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let metadata =
+        ObjectMeta { generate_name: Some("admission-".to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    let namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any();
+
+    let directory = tempfile::tempdir().unwrap();
+    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(directory.path().join("tls.crt"), pair.cert.pem()).unwrap();
+    std::fs::write(directory.path().join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
+    let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    let cert_dir = directory.path().to_owned();
+    let server = Server::bind(Config { bind, cert_dir }).await.unwrap();
+    let address = server.address();
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(server.run(shutdown.clone()));
+
+    let registrations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let registration = registration(address, &pair.cert.pem(), &namespace);
+    registrations.create(&PostParams::default(), &registration).await.unwrap();
+    // The apiserver takes a moment to notice the registration: until then a bad object gets in.
+    let machines = objects(&client, &namespace, "ProxmoxMachine");
+    let mut bad = machine_spec();
+    bad["network"]["default"]["mtu"] = json!(1000);
+    let noticed = async {
+        loop {
+            match machines
+                .create(&PostParams::default(), &object("ProxmoxMachine", "bad", &bad))
+                .await
+            {
+                Ok(_) => drop(machines.delete("bad", &DeleteParams::default()).await.unwrap()),
+                Err(error) => break error,
+            }
+        }
+    };
+    let refusal = tokio::time::timeout(Duration::from_secs(30), noticed).await.unwrap();
+    let (code, text) = message(&refusal);
+    assert_eq!(code, 422, "{text}");
+    assert!(text.contains("validation.proxmoxmachine.infrastructure.cluster.x-k8s.io"), "{text}");
+    assert!(
+        text.contains("spec.network.default.mtu: Invalid value: 1000: mtu must be at least 1280"),
+        "{text}"
+    );
+
+    let good = object("ProxmoxMachine", "good", &machine_spec());
+    machines.create(&PostParams::default(), &good).await.unwrap();
+    let retagged = Patch::Merge(json!({"spec": {"tags": ["two"]}}));
+    let refusal = machines.patch("good", &PatchParams::default(), &retagged).await.unwrap_err();
+    let (code, text) = message(&refusal);
+    assert!(code == 400 && text.contains("tags are immutable"), "{code} {text}");
+    let described = Patch::Merge(json!({"spec": {"description": "fine"}}));
+    machines.patch("good", &PatchParams::default(), &described).await.unwrap();
+
+    let clusters = objects(&client, &namespace, "ProxmoxCluster");
+    let mut spec = json!({
+        "dnsServers": ["10.0.0.1"],
+        "ipv4Config": {"addresses": ["10.0.0.10-10.0.0.20"], "prefix": 24, "gateway": "10.0.0.1"},
+        "controlPlaneEndpoint": {"host": "10.0.0.15", "port": 6443},
+    });
+    let inside = object("ProxmoxCluster", "c", &spec);
+    let refusal = clusters.create(&PostParams::default(), &inside).await.unwrap_err();
+    let (code, text) = message(&refusal);
+    assert!(
+        code == 422 && text.contains("addresses may not contain the endpoint IP"),
+        "{code} {text}"
+    );
+    spec["controlPlaneEndpoint"]["host"] = json!("10.0.0.9");
+    let outside = object("ProxmoxCluster", "c", &spec);
+    clusters.create(&PostParams::default(), &outside).await.unwrap();
+
+    registrations.delete(&namespace, &DeleteParams::default()).await.unwrap();
+    shutdown.cancel();
+    serving.await.unwrap().unwrap();
+}
