@@ -15,6 +15,7 @@ pub mod cli;
 pub mod cluster;
 pub mod embedded_ipam;
 pub mod fault;
+pub mod hypervisor;
 pub mod ids;
 pub mod ipam;
 pub mod machine;

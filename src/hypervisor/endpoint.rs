@@ -1,0 +1,234 @@
+//! The shared handle of one endpoint and credential, with its background loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::tasks::{Exit, Operation, TaskState, Tasks};
+use super::{Ledger, ObjectKey, View};
+use crate::ids::VmId;
+use crate::pve::{self, Client, TaskStatus, Upid};
+
+/// Pause between two readings of the cluster while nothing is in flight: two calls a minute, and a
+/// VM deleted by hand is noticed within a minute.
+const IDLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// Looks at tasks under way at once; the client has limits of its own, this one only keeps the
+/// loop from queueing hundreds of futures there.
+const PARALLEL_LOOKS: usize = 8;
+
+/// Where woken objects are sent.
+pub type Wakes = mpsc::UnboundedSender<ObjectKey>;
+
+/// What is known of the endpoint itself.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    /// Version of Proxmox VE, once it answered.
+    pub version: Option<String>,
+    /// The error of the latest reading, if it failed.
+    pub trouble: Option<pve::Error>,
+}
+
+/// One endpoint with one credential, shared by everything that uses it.
+#[derive(Debug)]
+pub struct Endpoint {
+    client: Client,
+    ledger: Arc<Mutex<Ledger>>,
+    view: tokio::sync::Mutex<Option<Arc<View>>>,
+    tasks: Mutex<Tasks>,
+    watched: Mutex<BTreeMap<VmId, ObjectKey>>,
+    agents: Mutex<BTreeMap<ObjectKey, i64>>,
+    health: Mutex<Health>,
+    wakes: Wakes,
+    work: Notify,
+}
+
+/// A panic elsewhere leaves plain bookkeeping behind, which is still good.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Endpoint {
+    /// Starts the background loop, which ends with `shutdown` or with the last handle.
+    pub fn start(
+        client: Client,
+        ledger: Arc<Mutex<Ledger>>,
+        wakes: Wakes,
+        shutdown: CancellationToken,
+    ) -> Arc<Self> {
+        let endpoint = Arc::new(Self {
+            client,
+            ledger,
+            view: tokio::sync::Mutex::default(),
+            tasks: Mutex::default(),
+            watched: Mutex::default(),
+            agents: Mutex::default(),
+            health: Mutex::default(),
+            wakes,
+            work: Notify::new(),
+        });
+        let weak = Arc::downgrade(&endpoint);
+        tokio::spawn(async move {
+            let mut next_view = Instant::now() + IDLE_PAUSE;
+            while let Some(endpoint) = weak.upgrade() {
+                let due = lock(&endpoint.tasks).next_due().unwrap_or(next_view).min(next_view);
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    _ = tokio::time::timeout_at(due, endpoint.work.notified()) => {}
+                }
+                endpoint.look_at_tasks().await;
+                if Instant::now() >= next_view {
+                    if !lock(&endpoint.watched).is_empty() {
+                        // A failed reading is kept in the health; machines ask for it themselves.
+                        let _ = endpoint.view(Instant::now()).await;
+                    }
+                    next_view = Instant::now() + IDLE_PAUSE;
+                }
+            }
+        });
+        endpoint
+    }
+
+    /// The client, for calls that concern one VM.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The promises made to machines of this Proxmox cluster.
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+
+    /// What is known of the endpoint itself.
+    pub fn health(&self) -> Health {
+        lock(&self.health).clone()
+    }
+
+    /// A reading of the cluster that was asked for at `not_before` or later. Callers that come
+    /// while one is under way share it when it is new enough for them.
+    pub async fn view(&self, not_before: Instant) -> Result<Arc<View>, pve::Error> {
+        let mut held = self.view.lock().await;
+        if let Some(view) = held.as_ref().filter(|view| view.asked >= not_before) {
+            return Ok(Arc::clone(view));
+        }
+        let asked = Instant::now();
+        match self.client.cluster_resources().await {
+            Ok(resources) => {
+                let view = Arc::new(View::new(asked, resources));
+                let changed =
+                    held.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
+                *held = Some(Arc::clone(&view));
+                lock(&self.health).trouble = None;
+                self.wake_watchers(&changed);
+                Ok(view)
+            }
+            Err(error) => {
+                lock(&self.health).trouble = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks the endpoint for its version, once; later answers come from memory.
+    pub async fn version(&self) -> Result<String, pve::Error> {
+        if let Health { version: Some(version), trouble: None } = self.health() {
+            return Ok(version);
+        }
+        let answer = self.client.version().await;
+        let mut health = lock(&self.health);
+        match answer {
+            Ok(version) => {
+                health.version = Some(version.version.clone());
+                health.trouble = None;
+                Ok(version.version)
+            }
+            Err(error) => {
+                health.trouble = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Wakes `key` whenever the entry of `vmid` changes.
+    pub fn watch(&self, vmid: VmId, key: ObjectKey) {
+        lock(&self.watched).insert(vmid, key);
+    }
+
+    /// Ends [`Self::watch`] and all that is kept for `key`.
+    pub fn unwatch(&self, key: &ObjectKey) {
+        lock(&self.watched).retain(|_, watcher| watcher != key);
+        lock(&self.tasks).forget(key);
+        lock(&self.agents).remove(key);
+    }
+
+    /// Follows a task for `key` and wakes it when the task has ended.
+    pub fn follow(&self, key: &ObjectKey, upid: Upid, operation: Operation) {
+        lock(&self.tasks).follow(key.clone(), upid, operation, Instant::now());
+        self.work.notify_one();
+    }
+
+    /// What is known of the task of `key`.
+    pub fn task(&self, key: &ObjectKey) -> Option<TaskState> {
+        lock(&self.tasks).state(key).cloned()
+    }
+
+    /// Forgets the task of `key`.
+    pub fn forget_task(&self, key: &ObjectKey) {
+        lock(&self.tasks).forget(key);
+    }
+
+    /// The guest process that runs `cloud-init status` for `key`, if one was started.
+    pub fn agent_pid(&self, key: &ObjectKey) -> Option<i64> {
+        lock(&self.agents).get(key).copied()
+    }
+
+    /// Remembers or forgets that process.
+    pub fn set_agent_pid(&self, key: &ObjectKey, pid: Option<i64>) {
+        let mut agents = lock(&self.agents);
+        match pid {
+            Some(pid) => agents.insert(key.clone(), pid),
+            None => agents.remove(key),
+        };
+    }
+
+    fn wake_watchers(&self, changed: &BTreeSet<VmId>) {
+        let watched = lock(&self.watched);
+        for key in changed.iter().filter_map(|vmid| watched.get(vmid)) {
+            // A closed channel means that the process is ending.
+            let _ = self.wakes.send(key.clone());
+        }
+    }
+
+    async fn look_at_tasks(&self) {
+        let due = lock(&self.tasks).due(Instant::now());
+        futures::stream::iter(due)
+            .for_each_concurrent(PARALLEL_LOOKS, |(key, upid)| async move {
+                let result = match self.client.task_status(&upid).await {
+                    Ok(TaskStatus::Running) => Ok(None),
+                    Ok(TaskStatus::Stopped { exit }) => Ok(Some(exit_of(exit))),
+                    Err(error) if error.is_task_unknown() => {
+                        Ok(Some(Exit::Unknown(error.message().to_owned())))
+                    }
+                    Err(error) => Err(error.to_string()),
+                };
+                let ended = lock(&self.tasks).looked(&key, &upid, result, Instant::now());
+                if ended {
+                    let _ = self.wakes.send(key);
+                }
+            })
+            .await;
+    }
+}
+
+fn exit_of(exit: pve::TaskExit) -> Exit {
+    match exit {
+        pve::TaskExit::Ok | pve::TaskExit::Warnings(_) => Exit::Success,
+        pve::TaskExit::Unknown(text) => Exit::Unknown(text),
+        pve::TaskExit::Failed(text) => Exit::Failure(text),
+    }
+}

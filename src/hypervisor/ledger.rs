@@ -1,0 +1,132 @@
+//! Which VMIDs and how much memory machines have been promised but Proxmox does not list yet.
+//!
+//! `cluster/nextid` reserves nothing and `cluster/resources` lags behind a clone, so two machines
+//! created at once would pick the same VMID or fill the same node twice. Every choice is therefore
+//! entered here first. The ledger is compare-and-swap: a choice made from an older version is
+//! refused and made again. It lives as long as the process; after a restart the VMIDs recorded in
+//! the ProxmoxMachines take its place. Nothing here waits or talks to anyone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{NodeName, VmId};
+
+/// What one machine has been promised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promise {
+    /// UID of the ProxmoxMachine.
+    pub owner: String,
+    /// Node on which the VM is going to be, when known.
+    pub node: Option<NodeName>,
+    /// Memory of the VM in bytes; 0 where the template decides.
+    pub memory: u64,
+    /// Cluster and role it is counted under when machines are spread.
+    pub group: String,
+}
+
+/// Promises by VMID, and the VMIDs that turned out to be taken by somebody we cannot see.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    version: u64,
+    promises: BTreeMap<VmId, Promise>,
+    taken: BTreeSet<VmId>,
+}
+
+/// Why a promise was not entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Another choice was made since the version that this one was based on.
+    Outdated,
+    /// The VMID is promised to another machine.
+    Promised,
+}
+
+impl Ledger {
+    /// Version to base a choice on.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The promises.
+    pub fn promises(&self) -> &BTreeMap<VmId, Promise> {
+        &self.promises
+    }
+
+    /// VMIDs that no machine may choose.
+    pub fn taken(&self) -> BTreeSet<VmId> {
+        self.promises.keys().chain(&self.taken).copied().collect()
+    }
+
+    /// Enters a choice that was made from `version`.
+    pub fn promise(&mut self, version: u64, vmid: VmId, promise: Promise) -> Result<(), Refused> {
+        if version != self.version {
+            return Err(Refused::Outdated);
+        }
+        self.restore(vmid, promise)
+    }
+
+    /// Enters what a ProxmoxMachine already records, as after a restart.
+    pub fn restore(&mut self, vmid: VmId, promise: Promise) -> Result<(), Refused> {
+        match self.promises.get(&vmid) {
+            Some(held) if held.owner != promise.owner => Err(Refused::Promised),
+            Some(held) if *held == promise => Ok(()),
+            _ => {
+                self.promises.insert(vmid, promise);
+                self.version += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the promise of `vmid` to `owner`: the VM is listed now, or was given up.
+    pub fn release(&mut self, vmid: VmId, owner: &str) {
+        if self.promises.get(&vmid).is_some_and(|held| held.owner == owner) {
+            self.promises.remove(&vmid);
+            self.version += 1;
+        }
+    }
+
+    /// Remembers that somebody else has `vmid`, so that it is not chosen again.
+    pub fn mark_taken(&mut self, vmid: VmId) {
+        self.taken.insert(vmid);
+        self.version += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn promise(owner: &str) -> Promise {
+        Promise { owner: owner.to_owned(), node: None, memory: 0, group: "c/workers".to_owned() }
+    }
+
+    #[test]
+    fn a_choice_made_from_an_older_version_is_refused() {
+        let mut ledger = Ledger::default();
+        let seen = ledger.version();
+        assert_eq!(ledger.promise(seen, VmId::MIN, promise("a")), Ok(()));
+        let other = VmId::MIN.next().unwrap();
+        assert_eq!(ledger.promise(seen, other, promise("b")), Err(Refused::Outdated));
+        assert_eq!(ledger.promise(ledger.version(), other, promise("b")), Ok(()));
+    }
+
+    #[test]
+    fn a_vmid_is_promised_to_one_machine_only() {
+        let mut ledger = Ledger::default();
+        ledger.restore(VmId::MIN, promise("a")).unwrap();
+        assert_eq!(ledger.restore(VmId::MIN, promise("b")), Err(Refused::Promised));
+        ledger.release(VmId::MIN, "b");
+        assert!(ledger.taken().contains(&VmId::MIN), "only the owner gives a promise back");
+        ledger.release(VmId::MIN, "a");
+        assert!(ledger.taken().is_empty());
+    }
+
+    #[test]
+    fn a_vmid_found_taken_is_never_chosen_again() {
+        let mut ledger = Ledger::default();
+        ledger.restore(VmId::MIN, promise("a")).unwrap();
+        ledger.mark_taken(VmId::MIN);
+        ledger.release(VmId::MIN, "a");
+        assert!(ledger.taken().contains(&VmId::MIN));
+    }
+}

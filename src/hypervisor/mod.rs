@@ -1,0 +1,31 @@
+//! One Proxmox cluster as all controllers share it: its client, what was last seen of it, the
+//! tasks in flight, and the promises made to machines.
+//!
+//! Observation is shared so that its cost does not grow with the number of machines: one read of
+//! `cluster/resources` serves everybody, and the end of a task wakes the machine it concerns. This
+//! module reports facts; it decides nothing and knows nothing of Kubernetes.
+
+mod endpoint;
+mod ledger;
+mod tasks;
+mod view;
+
+pub use endpoint::{Endpoint, Health, Wakes};
+pub use ledger::{Ledger, Promise, Refused};
+pub use tasks::{Ended, Exit, Operation, TaskState};
+pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, View};
+
+/// Namespace and name of the object that waits for something.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+impl std::fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

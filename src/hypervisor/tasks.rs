@@ -1,0 +1,258 @@
+//! The Proxmox tasks that machines wait for, one a machine.
+//!
+//! Pure bookkeeping: [`super::Endpoint`] polls what is due and enters what it learnt. A task is
+//! looked at soon after its start and then less often, because most are short and each look is a
+//! proxied call on the node.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ObjectKey;
+use crate::pve::Upid;
+
+/// What a task is for, as far as the machine that waits needs to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `qmclone`.
+    Clone,
+    /// `qmconfig`.
+    Configure,
+    /// `resize`.
+    Resize,
+    /// `imgcopy`: upload of the seed ISO.
+    Upload,
+    /// `qmstart` or `qmresume`.
+    Start,
+    /// `qmconfig` that takes the seed ISO out of the drive.
+    Eject,
+    /// `imgdel`: removal of the seed ISO.
+    DeleteSeed,
+    /// `qmstop`.
+    Stop,
+    /// `qmdestroy`.
+    Destroy,
+    /// Found in the status of a machine after a restart; its kind is in the UPID.
+    Recorded,
+}
+
+impl Operation {
+    /// What people read: "waiting for Proxmox to …".
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Clone => "clone the template",
+            Self::Configure => "write the VM's configuration",
+            Self::Resize => "grow the boot volume",
+            Self::Upload => "store the bootstrap ISO",
+            Self::Start => "start the VM",
+            Self::Eject => "eject the bootstrap ISO",
+            Self::DeleteSeed => "delete the bootstrap ISO",
+            Self::Stop => "stop the VM",
+            Self::Destroy => "destroy the VM",
+            Self::Recorded => "finish the task recorded in status.taskRef",
+        }
+    }
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// `OK`, or `WARNINGS: n`.
+    Success,
+    /// The exit status that Proxmox gave.
+    Failure(String),
+    /// Nobody can tell any more: the worker was killed, or the task is no longer listed.
+    Unknown(String),
+}
+
+/// A task that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Which task.
+    pub upid: Upid,
+    /// What it was for.
+    pub operation: Operation,
+    /// How it ended.
+    pub exit: Exit,
+    /// When this process learnt of it; facts about the VM must be newer.
+    pub noticed: Instant,
+}
+
+/// What is known of a machine's task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskState {
+    /// Not ended when last looked at.
+    Running {
+        /// Which task.
+        upid: Upid,
+        /// What it is for.
+        operation: Operation,
+        /// Why the last look gave no answer, if it gave none.
+        trouble: Option<String>,
+    },
+    /// Ended, and not yet taken note of by its machine.
+    Ended(Ended),
+}
+
+#[derive(Debug)]
+struct Tracked {
+    state: TaskState,
+    looks: u32,
+    due: Instant,
+}
+
+/// All tasks in flight at one endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    by_object: BTreeMap<ObjectKey, Tracked>,
+}
+
+/// Pause before look number `looks`: a start or a configuration is over in a second or two, a full
+/// clone takes minutes.
+fn pause(looks: u32) -> Duration {
+    Duration::from_millis(match looks {
+        0 => 250,
+        1 => 500,
+        2..=9 => 1000,
+        10..=29 => 2000,
+        _ => 5000,
+    })
+}
+
+impl Tasks {
+    /// Follows `upid` for `key`; a task followed before is replaced.
+    pub(super) fn follow(&mut self, key: ObjectKey, upid: Upid, operation: Operation, now: Instant) {
+        if let Some(tracked) = self.by_object.get(&key) {
+            let known = match &tracked.state {
+                TaskState::Running { upid, .. } => upid,
+                TaskState::Ended(ended) => &ended.upid,
+            };
+            if *known == upid {
+                return;
+            }
+        }
+        let state = TaskState::Running { upid, operation, trouble: None };
+        self.by_object.insert(key, Tracked { state, looks: 0, due: now + pause(0) });
+    }
+
+    /// What is known of the task of `key`.
+    pub(super) fn state(&self, key: &ObjectKey) -> Option<&TaskState> {
+        self.by_object.get(key).map(|tracked| &tracked.state)
+    }
+
+    /// Forgets the task of `key`.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.by_object.remove(key);
+    }
+
+    /// Tasks to look at now.
+    pub(super) fn due(&self, now: Instant) -> Vec<(ObjectKey, Upid)> {
+        self.by_object
+            .iter()
+            .filter(|(_, tracked)| tracked.due <= now)
+            .filter_map(|(key, tracked)| match &tracked.state {
+                TaskState::Running { upid, .. } => Some((key.clone(), upid.clone())),
+                TaskState::Ended(_) => None,
+            })
+            .collect()
+    }
+
+    /// When the next look is due, if a task runs.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.by_object
+            .values()
+            .filter(|tracked| matches!(tracked.state, TaskState::Running { .. }))
+            .map(|tracked| tracked.due)
+            .min()
+    }
+
+    /// Enters the result of a look; true when the task has ended with it.
+    pub(super) fn looked(
+        &mut self,
+        key: &ObjectKey,
+        looked_at: &Upid,
+        result: Result<Option<Exit>, String>,
+        now: Instant,
+    ) -> bool {
+        let Some(tracked) = self.by_object.get_mut(key) else { return false };
+        let TaskState::Running { upid, operation, trouble } = &mut tracked.state else {
+            return false;
+        };
+        if upid != looked_at {
+            return false;
+        }
+        match result {
+            Ok(Some(exit)) => {
+                let ended =
+                    Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
+                tracked.state = TaskState::Ended(ended);
+                true
+            }
+            Ok(None) => {
+                *trouble = None;
+                tracked.looks += 1;
+                tracked.due = now + pause(tracked.looks);
+                false
+            }
+            Err(why) => {
+                *trouble = Some(why);
+                // An endpoint in trouble is asked less often, however short the task.
+                tracked.looks = tracked.looks.max(10) + 1;
+                tracked.due = now + pause(tracked.looks);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "default".to_owned(), name: name.to_owned() }
+    }
+
+    fn upid(pid: &str) -> Upid {
+        format!("UPID:pve1:{pid}:00BC614E:679A423B:qmstart:112:capmox@pve!capi:").parse().unwrap()
+    }
+
+    #[test]
+    fn a_task_is_looked_at_until_it_ends_and_then_kept_until_forgotten() {
+        let start = Instant::now();
+        let mut tasks = Tasks::default();
+        tasks.follow(key("a"), upid("000ACD12"), Operation::Start, start);
+        assert!(tasks.due(start).is_empty());
+        let later = start + Duration::from_secs(1);
+        assert_eq!(tasks.due(later).len(), 1);
+        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(None), later));
+        assert!(tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), later));
+        assert!(tasks.next_due().is_none());
+        assert!(matches!(tasks.state(&key("a")), Some(TaskState::Ended(_))));
+        tasks.forget(&key("a"));
+        assert!(tasks.state(&key("a")).is_none());
+    }
+
+    #[test]
+    fn an_answer_about_an_older_task_is_dropped() {
+        let now = Instant::now();
+        let mut tasks = Tasks::default();
+        tasks.follow(key("a"), upid("000ACD12"), Operation::Stop, now);
+        tasks.follow(key("a"), upid("000ACD13"), Operation::Destroy, now);
+        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), now));
+        assert!(matches!(tasks.state(&key("a")), Some(TaskState::Running { .. })));
+    }
+
+    #[test]
+    fn a_look_without_an_answer_never_ends_a_task() {
+        let now = Instant::now();
+        let mut tasks = Tasks::default();
+        tasks.follow(key("a"), upid("000ACD12"), Operation::Stop, now);
+        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Err("no route".to_owned()), now));
+        let Some(TaskState::Running { trouble, .. }) = tasks.state(&key("a")) else {
+            panic!("ended without an answer")
+        };
+        assert_eq!(trouble.as_deref(), Some("no route"));
+    }
+}

@@ -1,0 +1,137 @@
+//! What `cluster/resources` said last: every guest with its node, every node with its memory.
+//!
+//! `node`, `tags`, `lock` and the presence of a guest are current in that list. Name, status and
+//! memory come from a broadcast and lag by ten to twenty seconds, so no step rests on them alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+
+use crate::ids::{NodeName, VmId};
+use crate::pve::Resource;
+
+/// Virtual machine or container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestKind {
+    /// `qemu`.
+    Vm,
+    /// `lxc`.
+    Container,
+}
+
+/// A guest as listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestEntry {
+    /// Virtual machine or container.
+    pub kind: GuestKind,
+    /// Node that holds its configuration.
+    pub node: NodeName,
+    /// Name, once broadcast.
+    pub name: Option<String>,
+    /// `running`, `stopped`, `unknown`, once broadcast.
+    pub status: Option<String>,
+    /// Whether it is a template, once broadcast.
+    pub template: bool,
+    /// Tags as listed.
+    pub tags: Vec<String>,
+    /// Lock of its configuration, such as `clone` or `backup`.
+    pub lock: Option<String>,
+    /// Configured memory in bytes, once broadcast.
+    pub memory: Option<u64>,
+}
+
+/// Whether a node takes guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// Online.
+    Online,
+    /// In maintenance by the HA manager's word.
+    Maintenance,
+    /// Offline.
+    Offline,
+    /// The cluster does not say.
+    Unknown,
+}
+
+/// A node as listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEntry {
+    /// Whether it takes guests.
+    pub state: NodeState,
+    /// Physical memory in bytes, where the credentials may see it.
+    pub memory: Option<u64>,
+}
+
+/// One reading of the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// When the reading was asked for; what happened later may be missing.
+    pub asked: Instant,
+    /// Guests by VMID.
+    pub guests: BTreeMap<VmId, GuestEntry>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<NodeName, NodeEntry>,
+}
+
+impl View {
+    /// Takes a reading apart; entries that cannot be placed are left out.
+    pub fn new(asked: Instant, resources: Vec<Resource>) -> Self {
+        let mut guests = BTreeMap::new();
+        let mut nodes = BTreeMap::new();
+        for resource in resources {
+            match resource {
+                Resource::Vm(guest) => {
+                    guests.insert(guest.vmid, GuestEntry::new(GuestKind::Vm, guest));
+                }
+                Resource::Container(guest) => {
+                    guests.insert(guest.vmid, GuestEntry::new(GuestKind::Container, guest));
+                }
+                Resource::Node(node) => {
+                    let maintenance = node.hastate.as_deref() == Some("maintenance");
+                    let state = match node.status.as_deref() {
+                        Some("online") if maintenance => NodeState::Maintenance,
+                        Some("online") => NodeState::Online,
+                        Some("offline") => NodeState::Offline,
+                        _ => NodeState::Unknown,
+                    };
+                    nodes.insert(node.node, NodeEntry { state, memory: node.maxmem });
+                }
+                Resource::Storage(_) | Resource::Other => {}
+            }
+        }
+        Self { asked, guests, nodes }
+    }
+
+    /// VMIDs in use.
+    pub fn vmids(&self) -> impl Iterator<Item = VmId> {
+        self.guests.keys().copied()
+    }
+
+    /// Guests that appeared, went, moved, started, stopped or changed their lock since `before`.
+    pub fn changed_since(&self, before: &Self) -> BTreeSet<VmId> {
+        let telling = |entry: &GuestEntry| {
+            (entry.node.clone(), entry.status.clone(), entry.lock.clone())
+        };
+        self.vmids()
+            .chain(before.vmids())
+            .filter(|vmid| {
+                self.guests.get(vmid).map(telling) != before.guests.get(vmid).map(telling)
+            })
+            .collect()
+    }
+}
+
+impl GuestEntry {
+    fn new(kind: GuestKind, guest: crate::pve::GuestResource) -> Self {
+        Self {
+            kind,
+            node: guest.node,
+            name: guest.name,
+            status: guest.status,
+            template: guest.template,
+            tags: guest.tags,
+            lock: guest.lock,
+            memory: guest.maxmem,
+        }
+    }
+}

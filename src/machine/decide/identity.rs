@@ -1,0 +1,72 @@
+//! Whose VM it is. VMIDs are reused as soon as a VM is destroyed, so a number alone proves nothing.
+
+use super::super::facts::{Facts, VmFact};
+
+/// Whose VM sits at the recorded VMID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// Ours.
+    Ours,
+    /// A clone that has no name yet: whose it is shows when the clone is done.
+    Nascent,
+    /// Somebody else's, with what tells.
+    Foreign(String),
+}
+
+/// The line in a VM's description by which it is found again: it goes in with the clone itself.
+pub fn mark(namespace: &str, name: &str, uid: &str) -> String {
+    format!("Cluster API machine {namespace}/{name} ({MARK}{uid})")
+}
+
+const MARK: &str = "capmox-uid: ";
+
+/// The UID in the mark of a description, if it carries one.
+fn marked_uid(description: &str) -> Option<&str> {
+    let (_, rest) = description.rsplit_once(MARK)?;
+    rest.split(')').next().map(str::trim).filter(|uid| !uid.is_empty())
+}
+
+/// Strongest sign first: the BIOS uuid once it is recorded, then our mark, then the name, which is
+/// all that a VM made by capmox carries.
+pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
+    if let Some(recorded) = &facts.machine.spec.provider_id {
+        return match vm.config.uuid() {
+            Some(uuid) if provider_id(&uuid) == *recorded => Identity::Ours,
+            Some(uuid) => Identity::Foreign(format!(
+                "its BIOS uuid is {uuid}, recorded is spec.providerID {recorded}"
+            )),
+            None => Identity::Foreign("it has no BIOS uuid".to_owned()),
+        };
+    }
+    if let Some(uid) = vm.config.description().as_deref().and_then(marked_uid) {
+        return if uid == facts.uid() {
+            Identity::Ours
+        } else {
+            Identity::Foreign(format!("it is marked as the machine with uid {uid}"))
+        };
+    }
+    match vm.config.name() {
+        Some(name) if name == facts.name() => Identity::Ours,
+        Some(name) => Identity::Foreign(format!("its name is {name:?}")),
+        None if vm.config.lock() == Some("clone") => Identity::Nascent,
+        None => Identity::Foreign("it has no name".to_owned()),
+    }
+}
+
+/// The provider id of a VM with this BIOS uuid.
+pub(super) fn provider_id(uuid: &str) -> String {
+    format!("proxmox://{}", uuid.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_read_back_from_a_description_that_says_more() {
+        let text = format!("rack 7\n{}\nedited by hand", mark("default", "w-1", "abc-1"));
+        assert_eq!(marked_uid(&text), Some("abc-1"));
+        assert_eq!(marked_uid("rack 7"), None);
+        assert_eq!(marked_uid("capmox-uid: )"), None);
+    }
+}

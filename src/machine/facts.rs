@@ -1,0 +1,259 @@
+//! What one pass knows about a machine. Plain data: who read it, and how, is not told here.
+//!
+//! Facts that cost a call to Proxmox are looked up only when [`super::decide`] asks for them; until
+//! then they are `None`.
+
+use std::collections::BTreeMap;
+
+use crate::api::capi::{Cluster, Machine};
+use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::fault::Fault;
+use crate::hypervisor::{GuestEntry, NodeState, TaskState};
+use crate::ids::{NodeName, StorageName, VmId};
+use crate::ipam::Slot;
+use crate::pve::VmConfig;
+use crate::seen::Seen;
+
+/// All that one pass knows.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The object itself, as last read or as answered to our last write.
+    pub machine: ProxmoxMachine,
+    /// The Machine that owns it.
+    pub owner: Option<Machine>,
+    /// The Cluster it belongs to.
+    pub cluster: Option<Cluster>,
+    /// The ProxmoxCluster of that Cluster.
+    pub infra: Option<ProxmoxCluster>,
+    /// Whether Proxmox can be talked to, or why not.
+    pub connection: Result<(), Fault>,
+    /// The addresses that are wanted, each with what has become of it.
+    pub addresses: Vec<AddressFact>,
+    /// The task in flight or just ended.
+    pub task: Option<TaskState>,
+    /// The entry of the recorded VMID in the latest reading of the cluster, when there is one.
+    pub listed: Option<Option<GuestEntry>>,
+    /// The VM, when looked for.
+    pub vm: Option<Seen<VmFact>>,
+    /// Whether the VM runs, when asked.
+    pub power: Option<Seen<Power>>,
+    /// What is needed to choose a VMID and a node, when gathered.
+    pub placement: Option<Seen<PlacementFacts>>,
+    /// The bootstrap data, when read.
+    pub bootstrap: Option<Seen<BootstrapData>>,
+    /// Storages of the VM's node that take ISO images, in Proxmox's order, when listed.
+    pub iso_storages: Option<Seen<Vec<StorageName>>>,
+    /// The guest, when asked.
+    pub guest: Option<GuestFact>,
+    /// The seed that was stored in this pass.
+    pub seed_stored: bool,
+    /// The clone was refused because the VMID is taken.
+    pub vmid_taken: bool,
+}
+
+/// One wanted address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressFact {
+    /// Device, family and pool.
+    pub slot: Slot,
+    /// The claim, with what its provider says of it, if it exists.
+    pub claim: Option<ClaimFact>,
+    /// The address, once there.
+    pub address: Option<Address>,
+}
+
+/// A claim that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimFact {
+    /// Whether it belongs to this machine.
+    pub ours: bool,
+    /// What its provider says while it is not answered.
+    pub message: Option<String>,
+}
+
+/// An address as its provider gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The address, without prefix.
+    pub address: std::net::IpAddr,
+    /// Length of the prefix in bits.
+    pub prefix: u8,
+    /// Gateway, if the pool has one.
+    pub gateway: Option<std::net::IpAddr>,
+    /// Metric of the default route, from the pool's `metric` annotation.
+    pub metric: Option<u32>,
+}
+
+/// A VM that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VmFact {
+    /// Node that holds it.
+    pub node: NodeName,
+    /// Its configuration.
+    pub config: VmConfig,
+}
+
+/// Whether a VM runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Power {
+    /// It runs.
+    Running,
+    /// It runs but its processors are stopped.
+    Paused,
+    /// It does not run.
+    Stopped,
+}
+
+/// What a choice of VMID and node is made from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlacementFacts {
+    /// Version of the promises that this was read with.
+    pub ledger_version: u64,
+    /// VMIDs that cannot be chosen: listed guests and promises.
+    pub taken: std::collections::BTreeSet<VmId>,
+    /// The next free VMID in Proxmox's own view, which honours the datacenter's range.
+    pub next_id: Option<VmId>,
+    /// Templates by VMID, as listed.
+    pub guests: BTreeMap<VmId, GuestEntry>,
+    /// Nodes with state, memory and load.
+    pub nodes: BTreeMap<NodeName, NodeFact>,
+}
+
+/// A node as placement sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeFact {
+    /// Whether it takes guests.
+    pub state: NodeState,
+    /// Physical memory in bytes.
+    pub memory: Option<u64>,
+    /// Memory of guests that exist or have been promised, in bytes.
+    pub committed: u64,
+    /// Machines of the same role of this cluster.
+    pub same_role: usize,
+}
+
+/// Bootstrap data as the Secret holds it.
+#[derive(Clone)]
+pub struct BootstrapData {
+    /// `cloud-config` where the Secret does not say.
+    pub format: String,
+    /// The payload, which carries join tokens and certificates.
+    pub value: secrecy::SecretSlice<u8>,
+}
+
+impl std::fmt::Debug for BootstrapData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BootstrapData").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+/// What the guest says through its agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GuestFact {
+    /// The agent does not answer (yet).
+    AgentDown(String),
+    /// Proxmox says that the VM does not run.
+    NotRunning,
+    /// The agent answers, and cloud-init was not asked for.
+    AgentUp,
+    /// cloud-init runs, or its status is still being read.
+    CloudInitRunning,
+    /// cloud-init is done; the text tells of recoverable errors, if any.
+    CloudInitDone(Option<String>),
+    /// cloud-init failed, with what it says of the cause.
+    CloudInitFailed(String),
+    /// The question was not answered.
+    Unknown(String),
+}
+
+impl Facts {
+    /// Whether the object is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.machine.metadata.deletion_timestamp.is_some()
+    }
+
+    /// The VMID that was recorded for it; a number that Proxmox could not have is none.
+    pub fn vmid(&self) -> Option<VmId> {
+        self.machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok())
+    }
+
+    /// The object's UID.
+    pub fn uid(&self) -> &str {
+        self.machine.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The object's name, which is the VM's name.
+    pub fn name(&self) -> &str {
+        self.machine.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The node recorded with the VMID, else the one the cluster remembers, else the template's.
+    pub fn recorded_node(&self) -> Option<NodeName> {
+        let remembered = || {
+            let locations = self.infra.as_ref()?.status.as_ref()?.node_locations.as_ref()?;
+            locations
+                .control_plane
+                .iter()
+                .chain(&locations.workers)
+                .find(|location| location.machine.name == self.name())
+                .map(|location| location.node.clone())
+        };
+        self.machine
+            .status
+            .as_ref()
+            .and_then(|status| status.proxmox_node.clone())
+            .or_else(remembered)
+            .or_else(|| self.machine.spec.source_node.clone())
+            .and_then(|node| node.parse().ok())
+    }
+
+    /// Whether the VM once got its seed: from then on its configuration is left alone.
+    pub fn is_seeded(&self) -> bool {
+        self.machine
+            .status
+            .as_ref()
+            .is_some_and(|status| status.ready || status.bootstrap_data_provided == Some(true))
+            || self.is_joined()
+    }
+
+    /// Whether the node joined, after which the seed is of no use.
+    pub fn is_joined(&self) -> bool {
+        self.owner
+            .as_ref()
+            .and_then(|owner| owner.status.as_ref())
+            .is_some_and(|status| status.bootstrap_ready == Some(true) && status.node_ref.is_some())
+    }
+
+    /// Whether the Machine is a control-plane machine.
+    pub fn is_control_plane(&self) -> bool {
+        let label = "cluster.x-k8s.io/control-plane";
+        let has = |labels: &Option<BTreeMap<String, String>>| {
+            labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+        };
+        self.owner.as_ref().is_some_and(|owner| has(&owner.metadata.labels))
+            || has(&self.machine.metadata.labels)
+    }
+
+    /// Whether nothing may be changed now.
+    pub fn is_paused(&self) -> bool {
+        self.machine
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| all.contains_key("cluster.x-k8s.io/paused"))
+            || self.cluster.as_ref().is_some_and(|cluster| cluster.spec.paused == Some(true))
+    }
+
+    /// The volume id of the seed ISO: as recorded, or as found in the VM's drive.
+    pub fn seed_volume(&self) -> Option<String> {
+        let recorded = self.machine.status.as_ref().and_then(|s| s.bootstrap_iso.clone());
+        recorded.or_else(|| self.attached_seed())
+    }
+
+    /// The volume id of the seed ISO in the VM's drive.
+    pub fn attached_seed(&self) -> Option<String> {
+        let vmid = self.vmid()?;
+        let config = &self.vm.as_ref()?.present()?.config;
+        super::desired::attached_seed(config, vmid)
+    }
+}
