@@ -4,7 +4,8 @@
 //!
 //! * vocabulary: [`ids`], [`seen`], [`fault`], [`api`]
 //! * pure libraries: [`bootstrap`], [`placement`], [`ipam`]
-//! * Proxmox: [`pve`], which knows nothing of Kubernetes
+//! * Proxmox: [`pve`] and [`hypervisor`], which know nothing of Kubernetes
+//! * [`connections`], from credentials to endpoints
 //! * controllers, each observe → decide → act → report: [`cluster`], [`machine`], [`embedded_ipam`]
 //! * admission: [`webhook`]
 //! * process: [`runtime`], [`cli`]
@@ -13,6 +14,7 @@ pub mod api;
 pub mod bootstrap;
 pub mod cli;
 pub mod cluster;
+pub mod connections;
 pub mod embedded_ipam;
 pub mod fault;
 pub mod hypervisor;

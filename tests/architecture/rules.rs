@@ -24,22 +24,23 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" => &[VOCABULARY, &["pve"]],
+        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor"]],
         "cluster" | "machine" | "embedded_ipam" => &[
             VOCABULARY,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "runtime"],
+            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections"],
         ],
         "webhook" => &[VOCABULARY, &["api", "bootstrap", "placement", "ipam", "runtime"]],
         // The process starts everything; the controllers get its clock and its clients.
         "runtime" => &[
             VOCABULARY,
             CONTROLLERS,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "webhook"],
+            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections", "webhook"],
         ],
         "cli" => &[
             VOCABULARY,
             CONTROLLERS,
             PROCESS,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "webhook"],
+            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections", "webhook"],
         ],
         _ => return None,
     };
