@@ -244,6 +244,25 @@ pub fn v1beta2(
     all
 }
 
+/// The v1beta2 conditions of an object that is paused: `Paused`, and whatever was said before.
+///
+/// Once there are v1beta2 conditions at all, Cluster API looks for `Ready` nowhere else; so where
+/// nothing was said of it yet, it is Unknown.
+pub fn v1beta2_paused(
+    old: &[MetaCondition],
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<MetaCondition> {
+    let mut all: Vec<MetaCondition> = old.to_vec();
+    if !all.iter().any(|condition| condition.type_ == reasons::READY) {
+        let state = State::Unknown { reason: reasons::PAUSED, message: String::new() };
+        all.push(meta_condition(reasons::READY, &state, generation, now));
+    }
+    set_v1beta2(&mut all, paused_condition(true, generation, now));
+    all.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
+    all
+}
+
 fn set_v1beta2(conditions: &mut Vec<MetaCondition>, new: MetaCondition) {
     match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         Some(old) if old.status == new.status => {
