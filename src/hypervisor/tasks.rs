@@ -122,7 +122,13 @@ fn pause(looks: u32) -> Duration {
 
 impl Tasks {
     /// Follows `upid` for `key`; a task followed before is replaced.
-    pub(super) fn follow(&mut self, key: ObjectKey, upid: Upid, operation: Operation, now: Instant) {
+    pub(super) fn follow(
+        &mut self,
+        key: ObjectKey,
+        upid: Upid,
+        operation: Operation,
+        now: Instant,
+    ) {
         if let Some(tracked) = self.by_object.get(&key) {
             let known = match &tracked.state {
                 TaskState::Running { upid, .. } => upid,
@@ -184,8 +190,7 @@ impl Tasks {
         }
         match result {
             Ok(Some(exit)) => {
-                let ended =
-                    Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
+                let ended = Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
                 tracked.state = TaskState::Ended(ended);
                 true
             }

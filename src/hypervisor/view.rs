@@ -109,9 +109,8 @@ impl View {
 
     /// Guests that appeared, went, moved, started, stopped or changed their lock since `before`.
     pub fn changed_since(&self, before: &Self) -> BTreeSet<VmId> {
-        let telling = |entry: &GuestEntry| {
-            (entry.node.clone(), entry.status.clone(), entry.lock.clone())
-        };
+        let telling =
+            |entry: &GuestEntry| (entry.node.clone(), entry.status.clone(), entry.lock.clone());
         self.vmids()
             .chain(before.vmids())
             .filter(|vmid| {

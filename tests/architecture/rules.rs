@@ -34,13 +34,31 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "runtime" => &[
             VOCABULARY,
             CONTROLLERS,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections", "webhook"],
+            &[
+                "api",
+                "bootstrap",
+                "placement",
+                "ipam",
+                "pve",
+                "hypervisor",
+                "connections",
+                "webhook",
+            ],
         ],
         "cli" => &[
             VOCABULARY,
             CONTROLLERS,
             PROCESS,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections", "webhook"],
+            &[
+                "api",
+                "bootstrap",
+                "placement",
+                "ipam",
+                "pve",
+                "hypervisor",
+                "connections",
+                "webhook",
+            ],
         ],
         _ => return None,
     };
