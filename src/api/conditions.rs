@@ -244,6 +244,19 @@ pub fn v1beta2(
     all
 }
 
+/// The v1beta2 conditions as they are, with `Paused` brought up to date.
+pub fn v1beta2_paused(
+    old: &[MetaCondition],
+    paused: bool,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<MetaCondition> {
+    let mut all: Vec<MetaCondition> = old.to_vec();
+    set_v1beta2(&mut all, paused_condition(paused, generation, now));
+    all.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
+    all
+}
+
 fn set_v1beta2(conditions: &mut Vec<MetaCondition>, new: MetaCondition) {
     match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
         Some(old) if old.status == new.status => {
