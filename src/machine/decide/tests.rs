@@ -295,6 +295,10 @@ fn a_machine_that_was_stopped_is_started_and_one_that_vanished_is_told() {
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::Start(Power::Stopped));
     let mut facts = ready();
+    facts.listed = listed("running", &[]);
+    facts.status().proxmox_node = Some("pve3".to_owned());
+    assert_eq!(decided(&facts), Decision::Look(Look::Vm), "it may have moved");
+    let mut facts = ready();
     facts.listed = Some(None);
     assert_eq!(decided(&facts), Decision::Look(Look::Vm));
     facts.vm = Some(VmSeen::Unknown("no answer".to_owned()));
