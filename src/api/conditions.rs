@@ -244,7 +244,11 @@ pub fn v1beta2(
     all
 }
 
-/// The v1beta2 conditions as they are, with `Paused` brought up to date.
+/// The v1beta2 conditions of an object of which nothing new is said: what was said before, with
+/// `Paused` brought up to date.
+///
+/// Once there are v1beta2 conditions at all, Cluster API looks for `Ready` nowhere else; so where
+/// nothing was said of it yet, it is Unknown.
 pub fn v1beta2_paused(
     old: &[MetaCondition],
     paused: bool,
@@ -252,6 +256,13 @@ pub fn v1beta2_paused(
     now: Timestamp,
 ) -> Vec<MetaCondition> {
     let mut all: Vec<MetaCondition> = old.to_vec();
+    if !all.iter().any(|condition| condition.type_ == reasons::READY) {
+        let state = State::Unknown {
+            reason: if paused { reasons::PAUSED } else { reasons::UNKNOWN },
+            message: String::new(),
+        };
+        all.push(meta_condition(reasons::READY, &state, generation, now));
+    }
     set_v1beta2(&mut all, paused_condition(paused, generation, now));
     all.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
     all

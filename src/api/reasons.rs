@@ -48,6 +48,12 @@ pub const DELETION_FAILED: &str = "DeletionFailed";
 pub const PROXMOX_UNREACHABLE: &str = "ProxmoxUnreachable";
 /// The control plane's endpoint is not set yet.
 pub const MISSING_CONTROL_PLANE_ENDPOINT: &str = "MissingControlPlaneEndpoint";
+/// The ProxmoxCluster has no Cluster as its owner. An addition.
+pub const WAITING_FOR_OWNER_CLUSTER: &str = "WaitingForOwnerCluster";
+/// No IPAM provider serves the pools of the cluster. An addition.
+pub const IPAM_PROVIDER_UNAVAILABLE: &str = "IPAMProviderUnavailable";
+/// A pool of the cluster is not as it should be. An addition.
+pub const IP_POOL_FAILED: &str = "IPPoolFailed";
 
 /// Reason of conditions of the v1beta2 contract that are True: the object is ready.
 pub const READY_REASON: &str = "Ready";

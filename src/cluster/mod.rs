@@ -1,10 +1,52 @@
 //! The controller of ProxmoxCluster.
+//!
+//! A pass looks at the object and at what belongs to it ([`observe`]), decides ([`decide`]), takes
+//! the steps ([`act`]), and looks again until there is nothing left to do; then it says how things
+//! stand ([`report`]). A pass starts from nothing but what it reads, so a restart at any point loses
+//! nothing. Proxmox is asked for its version and nothing else.
+
+mod act;
+mod decide;
+mod decision;
+mod desired;
+mod facts;
+mod observe;
+mod report;
+mod watches;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::reflector::Store;
+use kube::{Client, Resource};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug, info, info_span, warn};
 
+use act::Outcome;
+use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, Wake};
+use facts::{PoolFact, Surroundings};
+use watches::{ClusterGuard, Held, MachineGuard, Watches};
+
+use crate::api::{ProxmoxCluster, ProxmoxClusterStatus, conditions, reasons};
 use crate::connections::Connections;
+use crate::fault::{Class, Fault};
+use crate::hypervisor::ObjectKey;
+
+/// Field manager of all writes, and the source of events.
+const FIELD_MANAGER: &str = "capmox-proxmoxcluster";
+
+/// Looks in one pass; two or three are usual.
+const TURNS: u8 = 6;
+
+/// Pause after a pass that could not even be reported.
+const RETRY: Duration = Duration::from_secs(5);
+/// Pause after a lost race, which the next look settles.
+const RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// What the controller works with.
 #[expect(missing_debug_implementations, reason = "the Kubernetes client has none")]
@@ -21,7 +63,210 @@ pub struct Context {
     pub concurrency: u16,
 }
 
-/// Runs until `shutdown`.
-pub async fn run(_context: Context, shutdown: CancellationToken) {
-    shutdown.cancelled().await;
+/// Runs until `shutdown`, and until the passes under way have ended.
+pub async fn run(context: Context, shutdown: CancellationToken) {
+    let Context { client, connections, namespace, watch_filter, concurrency } = context;
+    let Watches { controller, clusters, machines, held } =
+        watches::watches(&client, namespace.as_deref(), watch_filter.as_deref(), concurrency);
+    let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+    let recorder = Recorder::new(client.clone(), reporter);
+    let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held });
+    controller
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(reconcile, after_failure, desk)
+        .for_each(async |result| {
+            if let Err(error) = result {
+                // Faults of passes were logged where they arose; what is left are watches and
+                // objects that went meanwhile.
+                debug!(%error, "controller of ProxmoxCluster");
+            }
+        })
+        .await;
+}
+
+/// What every pass works with.
+struct Desk {
+    client: Client,
+    connections: Arc<Connections>,
+    recorder: Recorder,
+    clusters: Store<ClusterGuard>,
+    machines: Store<MachineGuard>,
+    held: Held,
+}
+
+impl Desk {
+    /// Secrets that the cluster owns and keeps from being deleted.
+    fn secrets_held_by(&self, cluster: &ProxmoxCluster) -> Vec<ObjectKey> {
+        cluster.metadata.uid.as_deref().map(|uid| self.held.by(uid)).unwrap_or_default()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the driver's clock; what decides gets the time")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+async fn reconcile(cluster: Arc<ClusterGuard>, desk: Arc<Desk>) -> Result<Action, Fault> {
+    let key = facts::key(cluster.meta());
+    let span = info_span!("proxmoxcluster", namespace = key.namespace, name = key.name);
+    async {
+        let wake = pass(&desk, &key).await.inspect_err(|fault| {
+            warn!(class = %fault.class, %fault, "pass failed");
+        })?;
+        Ok(match wake {
+            Wake::Now => Action::requeue(RETRY_SOON),
+            Wake::After(pause) => Action::requeue(pause),
+            Wake::OnChange => Action::await_change(),
+        })
+    }
+    .instrument(span)
+    .await
+}
+
+fn after_failure(_: Arc<ClusterGuard>, fault: &Fault, _: Arc<Desk>) -> Action {
+    Action::requeue(if fault.class == Class::Conflict { RETRY_SOON } else { RETRY })
+}
+
+/// Looks, decides and acts until nothing is left to do, and reports.
+async fn pass(desk: &Desk, key: &ObjectKey) -> Result<Wake, Fault> {
+    let mut proxmox = None;
+    for _ in 0..TURNS {
+        let read = observe::cluster(&desk.client, key).await;
+        let read =
+            read.map_err(|error| observe::fault(&format!("read ProxmoxCluster {key}"), &error))?;
+        let cluster = match read {
+            None => return Ok(Wake::OnChange),
+            Some(DeserializeGuard(Ok(cluster))) => cluster,
+            Some(DeserializeGuard(Err(invalid))) => {
+                warn!(error = %invalid, "ProxmoxCluster cannot be read, correct it");
+                return Ok(Wake::OnChange);
+            }
+        };
+        let Some(look) = look(desk, &cluster, proxmox.take()).await else {
+            return Ok(Wake::OnChange);
+        };
+        let (mut decision, around) = look;
+        let failures = match take(desk, &cluster, &decision.steps).await {
+            Taken::Nothing => Vec::new(),
+            // Facts have changed, by us or by others.
+            Taken::All => {
+                proxmox = around.map(|around| around.proxmox);
+                continue;
+            }
+            Taken::Failed(failures) => failures,
+        };
+        add_failures(&mut decision.standing, failures);
+        let pools = around.map(|around| around.pools).unwrap_or_default();
+        return report(desk, &cluster, &decision, &pools).await;
+    }
+    Ok(Wake::Now)
+}
+
+/// Looks at what the approach asks for, and decides. `None`: hands off.
+async fn look(
+    desk: &Desk,
+    cluster: &ProxmoxCluster,
+    proxmox: Option<Result<String, Fault>>,
+) -> Option<(Decision, Option<Surroundings>)> {
+    let owner = observe::owner(&desk.client, cluster).await;
+    Some(match decide::approach(cluster, &owner) {
+        Approach::HandsOff => return None,
+        Approach::Settled(decision) => (decision, None),
+        Approach::Live(name) => {
+            let around = observe::surroundings(desk, cluster, &name, proxmox, now()).await;
+            (decide::live(cluster, &around, now()), Some(around))
+        }
+        Approach::Gone => {
+            let remains = observe::remains(desk, cluster).await;
+            (decide::gone(cluster, &remains), None)
+        }
+    })
+}
+
+/// What became of the steps of a decision.
+enum Taken {
+    /// There were none.
+    Nothing,
+    /// All are done, or were outdated.
+    All,
+    /// Some failed.
+    Failed(Vec<(Target, Fault)>),
+}
+
+async fn take(desk: &Desk, cluster: &ProxmoxCluster, steps: &[Step]) -> Taken {
+    let mut failures = Vec::new();
+    for step in steps {
+        let what = act::describe(cluster, step);
+        match act::perform(&desk.client, cluster, step).await {
+            Ok(Outcome::Done) => info!(step = what, "done"),
+            Ok(Outcome::Outdated) => debug!(step = what, "outdated, decided again"),
+            Err(fault) => {
+                warn!(class = %fault.class, %fault, "step failed");
+                failures.push((target_of(step), fault));
+            }
+        }
+    }
+    match (steps.is_empty(), failures.is_empty()) {
+        (true, _) => Taken::Nothing,
+        (false, true) => Taken::All,
+        (false, false) => Taken::Failed(failures),
+    }
+}
+
+fn target_of(step: &Step) -> Target {
+    match step {
+        Step::Patch { target, .. } => target.clone(),
+        Step::CreatePool(pool) => Target::Pool(facts::key(&pool.metadata).name),
+        Step::DeletePool { name, .. } => Target::Pool(name.clone()),
+    }
+}
+
+fn add_failures(standing: &mut Standing, failures: Vec<(Target, Fault)>) {
+    match standing {
+        Standing::Paused => {}
+        Standing::Live(troubles) => troubles
+            .extend(failures.into_iter().map(|(target, fault)| Trouble::Failed { target, fault })),
+        Standing::Deleting(remains) => {
+            remains.extend(failures.into_iter().map(|(_, fault)| Remainder::Failed(fault)));
+        }
+    }
+}
+
+/// Writes the status and the event, where they say something new.
+async fn report(
+    desk: &Desk,
+    cluster: &ProxmoxCluster,
+    decision: &Decision,
+    pools: &[PoolFact],
+) -> Result<Wake, Fault> {
+    let now = now();
+    let status = report::status(cluster, decision, now);
+    let patch = report::status_patch(cluster, &status)
+        .map_err(|error| Fault::new(Class::Bug, format!("status cannot be written: {error}")))?;
+    if let Some(patch) = patch {
+        match act::write_status(&desk.client, cluster, &patch).await? {
+            Outcome::Done => publish(desk, cluster, &status).await,
+            Outcome::Outdated => return Ok(Wake::Now),
+        }
+    }
+    let condition = conditions::find(&status.conditions, reasons::CLUSTER_READY);
+    let before = condition.map(|condition| condition.last_transition_time.0);
+    Ok(decide::wake(&decision.standing, pools, before, now))
+}
+
+/// Publishes the event of a change. One that cannot be stored is only logged: the condition says
+/// the same, and a namespace that is being deleted takes no events.
+async fn publish(desk: &Desk, cluster: &ProxmoxCluster, status: &ProxmoxClusterStatus) {
+    let Some(notice) = report::notice(cluster.status.as_ref(), &status.conditions) else { return };
+    info!(reason = notice.reason, message = notice.note, "state changed");
+    let event = Event {
+        type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
+        reason: notice.reason,
+        note: Some(notice.note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = desk.recorder.publish(&event, &cluster.object_ref(&())).await {
+        debug!(%error, "event not published");
+    }
 }

@@ -10,6 +10,8 @@ mod decide;
 mod decision;
 mod desired;
 mod facts;
+#[cfg(test)]
+mod fixture;
 mod observe;
 mod pass;
 mod placing;

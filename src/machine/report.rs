@@ -84,9 +84,8 @@ pub(super) fn status(
     if let Some(word) = vm_status(&status, conclusion) {
         status.vm_status = Some(word.to_owned());
     }
-    let listed = facts.listed.as_ref().and_then(Option::as_ref).map(|guest| &guest.node);
-    if let Some(node) = facts.vm().map(|vm| &vm.node).or(listed) {
-        status.proxmox_node = Some(node.to_string());
+    if let Some(vm) = facts.vm() {
+        status.proxmox_node = Some(vm.node.to_string());
     }
     status.task_ref = match &facts.task {
         Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
