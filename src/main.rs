@@ -1,1 +1,5 @@
-fn main() {}
+//! The provider's process.
+
+fn main() -> std::process::ExitCode {
+    capmox::cli::main()
+}

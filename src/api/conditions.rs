@@ -244,21 +244,26 @@ pub fn v1beta2(
     all
 }
 
-/// The v1beta2 conditions of an object that is paused: `Paused`, and whatever was said before.
+/// The v1beta2 conditions of an object of which nothing new is said: what was said before, with
+/// `Paused` brought up to date.
 ///
 /// Once there are v1beta2 conditions at all, Cluster API looks for `Ready` nowhere else; so where
 /// nothing was said of it yet, it is Unknown.
 pub fn v1beta2_paused(
     old: &[MetaCondition],
+    paused: bool,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<MetaCondition> {
     let mut all: Vec<MetaCondition> = old.to_vec();
     if !all.iter().any(|condition| condition.type_ == reasons::READY) {
-        let state = State::Unknown { reason: reasons::PAUSED, message: String::new() };
+        let state = State::Unknown {
+            reason: if paused { reasons::PAUSED } else { reasons::UNKNOWN },
+            message: String::new(),
+        };
         all.push(meta_condition(reasons::READY, &state, generation, now));
     }
-    set_v1beta2(&mut all, paused_condition(true, generation, now));
+    set_v1beta2(&mut all, paused_condition(paused, generation, now));
     all.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
     all
 }

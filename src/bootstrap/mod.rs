@@ -2,8 +2,8 @@
 //!
 //! The guest reads a NoCloud seed: an ISO 9660 image labelled `cidata` whose root holds
 //! `user-data`, `meta-data` and `network-config`. [`seed`] puts the three together, [`user_data`]
-//! judges the bootstrap Secret's format, [`metadata`] and [`network`] render the other two, and [`iso9660`]
-//! writes the image.
+//! judges the bootstrap Secret's format, [`mod@metadata`] and [`network`] render the other two, and
+//! [`iso9660`] writes the image.
 //!
 //! Pure: the same input gives the same bytes. Nothing here reads a clock, the environment, a file
 //! or the network, and nothing here knows how the image reaches the guest. What it handles

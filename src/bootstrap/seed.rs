@@ -18,9 +18,9 @@ pub const VOLUME_ID: &str = "cidata";
 pub struct SeedFiles {
     /// The bootstrap provider's payload, enriched where its format asks for it. Secret.
     pub user_data: Vec<u8>,
-    /// See [`metadata`](super::metadata).
+    /// See [`metadata()`].
     pub meta_data: String,
-    /// See [`network_config`](super::network_config); left out of the image when empty.
+    /// See [`network_config`]; left out of the image when empty.
     pub network_config: String,
 }
 

@@ -24,7 +24,8 @@ pub(super) fn status(
     let generation = cluster.metadata.generation;
     let state = match &decision.standing {
         Standing::Paused => {
-            let paused = conditions::v1beta2_paused(status.v1beta2_conditions(), generation, now);
+            let paused =
+                conditions::v1beta2_paused(status.v1beta2_conditions(), true, generation, now);
             status.v1beta2 = Some(V1Beta2Conditions { conditions: paused });
             return status;
         }

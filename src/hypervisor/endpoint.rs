@@ -117,9 +117,9 @@ impl Endpoint {
             return Ok(Arc::clone(view));
         }
         let asked = Instant::now();
-        match self.client.cluster_resources().await {
-            Ok(resources) => {
-                let view = Arc::new(View::new(asked, resources));
+        match self.read_cluster(asked).await {
+            Ok(view) => {
+                let view = Arc::new(view);
                 let changed =
                     held.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
                 *held = Some(Arc::clone(&view));
@@ -132,6 +132,12 @@ impl Endpoint {
                 Err(error)
             }
         }
+    }
+
+    /// A reading that is at most as old as the pause between two regular ones.
+    pub async fn recent_view(&self) -> Result<Arc<View>, pve::Error> {
+        let now = Instant::now();
+        self.view(now.checked_sub(IDLE_PAUSE).unwrap_or(now)).await
     }
 
     /// Asks the endpoint for its version, once; later answers come from memory.
@@ -194,6 +200,16 @@ impl Endpoint {
             Some(pid) => agents.insert(key.clone(), pid),
             None => agents.remove(key),
         };
+    }
+
+    async fn read_cluster(&self, asked: Instant) -> Result<View, pve::Error> {
+        let mut view = View::new(asked, self.client.cluster_resources().await?);
+        if view.nodes.is_empty() {
+            // Every release lists nodes among the resources; this keeps a server that does not
+            // from looking like a cluster without nodes.
+            view.add_nodes(self.client.nodes().await?);
+        }
+        Ok(view)
     }
 
     fn wake_watchers(&self, changed: &BTreeSet<VmId>) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
 use crate::ids::{NodeName, VmId};
-use crate::pve::Resource;
+use crate::pve::{NodeSummary, Resource};
 
 /// Virtual machine or container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct GuestEntry {
 }
 
 /// Whether a node takes guests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NodeState {
     /// Online.
     Online,
@@ -50,7 +50,18 @@ pub enum NodeState {
     /// Offline.
     Offline,
     /// The cluster does not say.
+    #[default]
     Unknown,
+}
+
+impl NodeState {
+    fn of(status: Option<&str>) -> Self {
+        match status {
+            Some("online") => Self::Online,
+            Some("offline") => Self::Offline,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// A node as listed.
@@ -88,11 +99,9 @@ impl View {
                 }
                 Resource::Node(node) => {
                     let maintenance = node.hastate.as_deref() == Some("maintenance");
-                    let state = match node.status.as_deref() {
-                        Some("online") if maintenance => NodeState::Maintenance,
-                        Some("online") => NodeState::Online,
-                        Some("offline") => NodeState::Offline,
-                        _ => NodeState::Unknown,
+                    let state = match NodeState::of(node.status.as_deref()) {
+                        NodeState::Online if maintenance => NodeState::Maintenance,
+                        state => state,
                     };
                     nodes.insert(node.node, NodeEntry { state, memory: node.maxmem });
                 }
@@ -100,6 +109,14 @@ impl View {
             }
         }
         Self { asked, guests, nodes }
+    }
+
+    /// Adds nodes that were listed by themselves.
+    pub fn add_nodes(&mut self, nodes: Vec<NodeSummary>) {
+        for node in nodes {
+            let state = NodeState::of(node.status.as_deref());
+            self.nodes.insert(node.node, NodeEntry { state, memory: node.maxmem });
+        }
     }
 
     /// VMIDs in use.

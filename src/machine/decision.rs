@@ -10,7 +10,7 @@ use crate::placement::TemplateRef;
 
 /// What one look at the facts leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub(super) enum Decision {
     /// More has to be known first.
     Look(Look),
     /// One thing to do.
@@ -27,7 +27,9 @@ pub enum Decision {
 
 /// A fact to look up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub(super) enum Look {
+    /// The Proxmox endpoint of the cluster.
+    Connection,
     /// Where the VM is, and its configuration.
     Vm,
     /// Whether it runs.
@@ -44,7 +46,7 @@ pub enum Look {
 
 /// One thing to do. Each is safe to do twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Put our finalizer on the object.
     AddFinalizer,
     /// Create the claims of these slots.
@@ -57,6 +59,8 @@ pub enum Step {
         node: NodeName,
         /// The template it is cloned from.
         template: TemplateRef,
+        /// Memory of the VM in bytes.
+        memory: u64,
         /// Version of the promises that the choice was made from.
         ledger_version: u64,
     },
@@ -86,6 +90,10 @@ pub enum Step {
     RecordSeed(String),
     /// Build the seed and store it there.
     StoreSeed(StorageName),
+    /// Record that the VM has its seed.
+    RecordSeeded,
+    /// Record that the seed is gone from its storage.
+    ForgetSeed,
     /// Put the stored seed into the drive, together with these options.
     AttachSeed(std::collections::BTreeMap<String, String>),
     /// Start the VM, or let it go on.
@@ -108,7 +116,7 @@ pub enum Step {
 
 /// What is waited for. `report` turns it into reason, severity and text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waiting {
+pub(super) enum Waiting {
     /// The object or its cluster is paused.
     Paused,
     /// A machine that has failed for good.
@@ -136,13 +144,8 @@ pub enum Waiting {
         /// Why its state is not known just now.
         trouble: Option<String>,
     },
-    /// The next try after a fault.
-    Retry {
-        /// What failed.
-        operation: Operation,
-        /// How.
-        message: String,
-    },
+    /// The next try after a fault, which the condition keeps telling.
+    Retry,
     /// A template, node or VMID that can be used.
     Placement(String),
     /// A fact that is not known.
@@ -170,13 +173,11 @@ pub enum Waiting {
     CloudInit,
     /// The protection flag of the VM.
     Protected(VmId),
-    /// Deletion goes on.
-    Deleting(String),
 }
 
 /// When to look again if nothing happens before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
+pub(super) enum Wake {
     /// Only a change of something watched helps.
     OnChange,
     /// At this much later, unless woken.
@@ -185,14 +186,14 @@ pub enum Wake {
 
 impl Wake {
     /// So many seconds later.
-    pub const fn seconds(seconds: u64) -> Self {
+    pub(super) const fn seconds(seconds: u64) -> Self {
         Self::After(Duration::from_secs(seconds))
     }
 }
 
 /// Why a machine is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(super) struct Failure {
     /// `status.failureReason`.
     pub reason: &'static str,
     /// `status.failureMessage`.

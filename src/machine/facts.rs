@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::capi::{Cluster, Machine};
-use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::api::capi::{self, Cluster, Machine};
+use crate::api::{ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus};
 use crate::fault::Fault;
 use crate::hypervisor::{GuestEntry, NodeState, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
@@ -16,7 +16,7 @@ use crate::seen::Seen;
 
 /// All that one pass knows.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub(super) struct Facts {
     /// The object itself, as last read or as answered to our last write.
     pub machine: ProxmoxMachine,
     /// The Machine that owns it.
@@ -25,16 +25,20 @@ pub struct Facts {
     pub cluster: Option<Cluster>,
     /// The ProxmoxCluster of that Cluster.
     pub infra: Option<ProxmoxCluster>,
-    /// Whether Proxmox can be talked to, or why not.
-    pub connection: Result<(), Fault>,
+    /// Whether Proxmox can be talked to, or why not, when it was looked up.
+    pub connection: Option<Result<(), Fault>>,
     /// The addresses that are wanted, each with what has become of it.
     pub addresses: Vec<AddressFact>,
+    /// Names of the claims that belong to this machine and are not being deleted.
+    pub claims: Vec<String>,
+    /// Why the addresses cannot be told, if they cannot.
+    pub ipam_trouble: Option<String>,
     /// The task in flight or just ended.
     pub task: Option<TaskState>,
     /// The entry of the recorded VMID in the latest reading of the cluster, when there is one.
     pub listed: Option<Option<GuestEntry>>,
     /// The VM, when looked for.
-    pub vm: Option<Seen<VmFact>>,
+    pub vm: Option<VmSeen>,
     /// Whether the VM runs, when asked.
     pub power: Option<Seen<Power>>,
     /// What is needed to choose a VMID and a node, when gathered.
@@ -45,26 +49,28 @@ pub struct Facts {
     pub iso_storages: Option<Seen<Vec<StorageName>>>,
     /// The guest, when asked.
     pub guest: Option<GuestFact>,
-    /// The seed that was stored in this pass.
-    pub seed_stored: bool,
-    /// The clone was refused because the VMID is taken.
-    pub vmid_taken: bool,
+    /// A clone of this pass was refused because the VMID is taken.
+    pub clone_refused: bool,
+    /// The VMID is certainly somebody else's: the very first clone under it was refused.
+    pub vmid_foreign: bool,
 }
 
 /// One wanted address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddressFact {
+pub(super) struct AddressFact {
     /// Device, family and pool.
     pub slot: Slot,
     /// The claim, with what its provider says of it, if it exists.
     pub claim: Option<ClaimFact>,
     /// The address, once there.
     pub address: Option<Address>,
+    /// Why the address that is there cannot be used.
+    pub wrong: Option<String>,
 }
 
 /// A claim that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimFact {
+pub(super) struct ClaimFact {
     /// Whether it belongs to this machine.
     pub ours: bool,
     /// What its provider says while it is not answered.
@@ -73,20 +79,34 @@ pub struct ClaimFact {
 
 /// An address as its provider gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(super) struct Address {
     /// The address, without prefix.
     pub address: std::net::IpAddr,
     /// Length of the prefix in bits.
     pub prefix: u8,
     /// Gateway, if the pool has one.
     pub gateway: Option<std::net::IpAddr>,
-    /// Metric of the default route, from the pool's `metric` annotation.
+    /// Metric of the default route, from the pool's `metric` annotation; read with the bootstrap
+    /// data.
     pub metric: Option<u32>,
+}
+
+/// What was seen at the recorded VMID.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum VmSeen {
+    /// A VM, with its configuration.
+    Present(VmFact),
+    /// The Proxmox cluster answered that the VMID is free.
+    Absent,
+    /// Something is there that the credentials do not show, or that is no VM; the text says which.
+    Hidden(String),
+    /// No usable answer; the text says why.
+    Unknown(String),
 }
 
 /// A VM that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct VmFact {
+pub(super) struct VmFact {
     /// Node that holds it.
     pub node: NodeName,
     /// Its configuration.
@@ -95,7 +115,7 @@ pub struct VmFact {
 
 /// Whether a VM runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Power {
+pub(super) enum Power {
     /// It runs.
     Running,
     /// It runs but its processors are stopped.
@@ -106,7 +126,7 @@ pub enum Power {
 
 /// What a choice of VMID and node is made from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacementFacts {
+pub(super) struct PlacementFacts {
     /// Version of the promises that this was read with.
     pub ledger_version: u64,
     /// VMIDs that cannot be chosen: listed guests and promises.
@@ -120,8 +140,8 @@ pub struct PlacementFacts {
 }
 
 /// A node as placement sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeFact {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NodeFact {
     /// Whether it takes guests.
     pub state: NodeState,
     /// Physical memory in bytes.
@@ -134,9 +154,9 @@ pub struct NodeFact {
 
 /// Bootstrap data as the Secret holds it.
 #[derive(Clone)]
-pub struct BootstrapData {
-    /// `cloud-config` where the Secret does not say.
-    pub format: String,
+pub(super) struct BootstrapData {
+    /// The key `format`, if there is one.
+    pub format: Option<Vec<u8>>,
     /// The payload, which carries join tokens and certificates.
     pub value: secrecy::SecretSlice<u8>,
 }
@@ -149,11 +169,9 @@ impl std::fmt::Debug for BootstrapData {
 
 /// What the guest says through its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GuestFact {
+pub(super) enum GuestFact {
     /// The agent does not answer (yet).
     AgentDown(String),
-    /// Proxmox says that the VM does not run.
-    NotRunning,
     /// The agent answers, and cloud-init was not asked for.
     AgentUp,
     /// cloud-init runs, or its status is still being read.
@@ -168,27 +186,27 @@ pub enum GuestFact {
 
 impl Facts {
     /// Whether the object is being deleted.
-    pub fn is_deleted(&self) -> bool {
+    pub(super) fn is_deleted(&self) -> bool {
         self.machine.metadata.deletion_timestamp.is_some()
     }
 
     /// The VMID that was recorded for it; a number that Proxmox could not have is none.
-    pub fn vmid(&self) -> Option<VmId> {
+    pub(super) fn vmid(&self) -> Option<VmId> {
         self.machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok())
     }
 
     /// The object's UID.
-    pub fn uid(&self) -> &str {
+    pub(super) fn uid(&self) -> &str {
         self.machine.metadata.uid.as_deref().unwrap_or_default()
     }
 
     /// The object's name, which is the VM's name.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.machine.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// The node recorded with the VMID, else the one the cluster remembers, else the template's.
-    pub fn recorded_node(&self) -> Option<NodeName> {
+    pub(super) fn recorded_node(&self) -> Option<NodeName> {
         let remembered = || {
             let locations = self.infra.as_ref()?.status.as_ref()?.node_locations.as_ref()?;
             locations
@@ -208,7 +226,7 @@ impl Facts {
     }
 
     /// Whether the VM once got its seed: from then on its configuration is left alone.
-    pub fn is_seeded(&self) -> bool {
+    pub(super) fn is_seeded(&self) -> bool {
         self.machine
             .status
             .as_ref()
@@ -217,7 +235,7 @@ impl Facts {
     }
 
     /// Whether the node joined, after which the seed is of no use.
-    pub fn is_joined(&self) -> bool {
+    pub(super) fn is_joined(&self) -> bool {
         self.owner
             .as_ref()
             .and_then(|owner| owner.status.as_ref())
@@ -225,35 +243,45 @@ impl Facts {
     }
 
     /// Whether the Machine is a control-plane machine.
-    pub fn is_control_plane(&self) -> bool {
-        let label = "cluster.x-k8s.io/control-plane";
-        let has = |labels: &Option<BTreeMap<String, String>>| {
-            labels.as_ref().is_some_and(|labels| labels.contains_key(label))
-        };
-        self.owner.as_ref().is_some_and(|owner| has(&owner.metadata.labels))
-            || has(&self.machine.metadata.labels)
+    pub(super) fn is_control_plane(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| capi::is_control_plane(&owner.metadata))
+            || capi::is_control_plane(&self.machine.metadata)
     }
 
     /// Whether nothing may be changed now.
-    pub fn is_paused(&self) -> bool {
-        self.machine
-            .metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key("cluster.x-k8s.io/paused"))
-            || self.cluster.as_ref().is_some_and(|cluster| cluster.spec.paused == Some(true))
+    pub(super) fn is_paused(&self) -> bool {
+        capi::is_paused(&self.machine.metadata, self.cluster.as_ref())
     }
 
-    /// The volume id of the seed ISO: as recorded, or as found in the VM's drive.
-    pub fn seed_volume(&self) -> Option<String> {
-        let recorded = self.machine.status.as_ref().and_then(|s| s.bootstrap_iso.clone());
-        recorded.or_else(|| self.attached_seed())
+    /// The status that is going to be written.
+    pub(super) fn status(&mut self) -> &mut ProxmoxMachineStatus {
+        self.machine.status.get_or_insert_default()
+    }
+
+    /// The volume id of the seed ISO as recorded.
+    pub(super) fn recorded_seed(&self) -> Option<&str> {
+        self.machine.status.as_ref()?.bootstrap_iso.as_deref()
     }
 
     /// The volume id of the seed ISO in the VM's drive.
-    pub fn attached_seed(&self) -> Option<String> {
+    pub(super) fn attached_seed(&self) -> Option<String> {
         let vmid = self.vmid()?;
-        let config = &self.vm.as_ref()?.present()?.config;
-        super::desired::attached_seed(config, vmid)
+        super::seed::attached(&self.vm()?.config, vmid)
+    }
+
+    /// The VM, when it was looked for and found.
+    pub(super) fn vm(&self) -> Option<&VmFact> {
+        match &self.vm {
+            Some(VmSeen::Present(vm)) => Some(vm),
+            _ => None,
+        }
+    }
+
+    /// Name of the Cluster, by the label of the Machine or of the object itself.
+    pub(super) fn cluster_name(&self) -> Option<&str> {
+        self.owner
+            .as_ref()
+            .and_then(|owner| capi::cluster_name(&owner.metadata))
+            .or_else(|| capi::cluster_name(&self.machine.metadata))
     }
 }

@@ -1,12 +1,46 @@
-//! The controller of ProxmoxMachine.
+//! The controller of ProxmoxMachine: from a Machine of Cluster API to a running VM, and back.
+//!
+//! A pass takes turns: [`decide`](decide::decide) says what has to be known or done next,
+//! `observe` looks it up, `act` does it, until there is something to wait for; `report` writes that
+//! down. Passes start when something watched changes, when a Proxmox task ends, and when the list
+//! of VMs shows a change; times are only a safety net.
+
+mod act;
+mod decide;
+mod decision;
+mod desired;
+mod facts;
+#[cfg(test)]
+mod fixture;
+mod observe;
+mod pass;
+mod placing;
+mod report;
+mod seed;
+mod stores;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt;
+use kube::runtime::controller::{self, Action};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Resource, ResourceExt};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
+use pass::{Interrupted, Memory, Pass, Shared};
+use stores::{Selection, Stored};
+
+/// How long the first lists may take; the API server answers them within a second or so.
+const FIRST_READING: Duration = Duration::from_secs(10);
+
+/// Soon again: something is about to arrive.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// What the controller works with.
 #[expect(missing_debug_implementations, reason = "the Kubernetes client has none")]
@@ -25,7 +59,61 @@ pub struct Context {
     pub concurrency: u16,
 }
 
-/// Runs until `shutdown`.
-pub async fn run(_context: Context, shutdown: CancellationToken) {
-    shutdown.cancelled().await;
+/// Runs until `shutdown`; work in hand is finished first.
+pub async fn run(context: Context, shutdown: CancellationToken) {
+    let Context { client, connections, wakes, namespace, watch_filter, concurrency } = context;
+    let (stores, controller) = stores::start(&client, &Selection { namespace, watch_filter });
+    let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
+    let memory = Memory::default();
+    let started = Instant::now();
+    let shared = Arc::new(Shared { client, connections, stores, recorder, memory, started });
+    let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
+        wakes.recv().await.map(|key| (key, wakes))
+    });
+    info!("ProxmoxMachine controller starts");
+    controller
+        .reconcile_on(stores::woken(wakes))
+        .with_config(controller::Config::default().concurrency(concurrency))
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(reconcile, on_error, shared)
+        .for_each(|result| async move {
+            if let Err(error) = result {
+                // What reconcile returns was logged with its machine.
+                tracing::debug!(%error, "ProxmoxMachine controller");
+            }
+        })
+        .await;
+}
+
+async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, Interrupted> {
+    let namespace = object.meta().namespace.clone().unwrap_or_default();
+    let span = info_span!("machine", %namespace, name = object.name_any());
+    let work = async {
+        let early = shared.started.elapsed() < FIRST_READING;
+        if !shared.stores.know_clusters() || (early && !shared.stores.know_ipam()) {
+            if !early {
+                warn!("waiting for the first list of Machines, Clusters and ProxmoxClusters");
+            }
+            return Ok(Action::requeue(if early { AT_ONCE } else { FIRST_READING }));
+        }
+        match &object.0 {
+            Ok(machine) => Pass::new(&shared, machine.clone()).run().await,
+            Err(invalid) => {
+                warn!(error = %invalid, "the object cannot be read; correct it");
+                Ok(Action::await_change())
+            }
+        }
+    };
+    Box::pin(work).instrument(span).await
+}
+
+/// The API server's trouble is its own: the next pass starts from what is there then.
+fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
+    match error {
+        Interrupted::Conflict => Action::requeue(AT_ONCE),
+        Interrupted::Api(_) => {
+            warn!(machine = %object.name_any(), %error, "pass interrupted");
+            Action::requeue(Duration::from_secs(5))
+        }
+    }
 }

@@ -2,6 +2,4 @@
 //! refusals as the user sees them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../ipam/support.rs"]
-mod support;
 mod webhooks;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use capmox::webhook::{Config, Server};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
-use kube::{Client, ResourceExt};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+use testbed::World;
 use tokio_util::sync::CancellationToken;
 
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
@@ -80,12 +80,9 @@ fn machine_spec() -> Value {
 
 #[tokio::test]
 async fn the_apiserver_asks_and_users_read_the_refusals() {
-    let client = crate::support::client().await;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let metadata =
-        ObjectMeta { generate_name: Some("admission-".to_owned()), ..ObjectMeta::default() };
-    let namespace = Namespace { metadata, ..Namespace::default() };
-    let namespace = namespaces.create(&PostParams::default(), &namespace).await.unwrap().name_any();
+    let world = World::shared().await.unwrap();
+    let client = world.client().await.unwrap();
+    let namespace = world.namespace("admission").await.unwrap();
 
     let directory = tempfile::tempdir().unwrap();
     let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();

@@ -105,37 +105,38 @@ fn crates(metadata: &Value) -> BTreeSet<String> {
     foreign.map(|dependency| text(dependency, "name").to_owned()).collect()
 }
 
-/// Direct requirements of the tool modules: `require` lines without `// indirect`.
+/// Direct requirements of our Go modules, and the modules of the tools that they pin.
 fn go_modules() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for folder in fs::read_dir(root().join("tools")).into_iter().flatten() {
-        let path = folder.expect("readable").path().join("go.mod");
-        if let Ok(text) = fs::read_to_string(&path) {
-            found.extend(requirements(&text));
-        }
-    }
-    found
+    let mut folders = vec![root().join("crates/pve-fake/peers/go")];
+    let tools = fs::read_dir(root().join("tools")).expect("tools");
+    folders.extend(tools.map(|entry| entry.expect("readable").path()));
+    let files = folders.iter().filter_map(|folder| fs::read_to_string(folder.join("go.mod")).ok());
+    files.flat_map(|text| requirements(&text)).collect()
 }
 
+/// `require` lines without `// indirect`, and those whose module has a package named by `tool`.
 fn requirements(go_mod: &str) -> Vec<String> {
+    let required = entries(go_mod, "require");
+    let tools = entries(go_mod, "tool");
+    let is_tool = |module: &str| tools.iter().any(|tool| tool.starts_with(module));
+    let names = required.iter().filter_map(|entry| {
+        let module = entry.split_whitespace().next()?;
+        (!entry.contains("// indirect") || is_tool(module)).then(|| module.to_owned())
+    });
+    names.collect()
+}
+
+/// What follows `word` in a go.mod: on its line, or in its block.
+fn entries<'a>(go_mod: &'a str, word: &str) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut inside = false;
     for line in go_mod.lines().map(str::trim) {
-        let entry = match line.strip_prefix("require ") {
-            Some("(") => {
-                inside = true;
-                continue;
-            }
-            Some(entry) => entry,
-            None if line == ")" => {
-                inside = false;
-                continue;
-            }
-            None if inside => line,
-            None => continue,
-        };
-        if !entry.contains("// indirect") {
-            found.extend(entry.split_whitespace().next().map(str::to_owned));
+        match line.strip_prefix(word).map(str::trim) {
+            Some("(") => inside = true,
+            Some(entry) if !inside => found.push(entry),
+            _ if line == ")" => inside = false,
+            _ if inside => found.push(line),
+            _ => {}
         }
     }
     found
@@ -151,39 +152,57 @@ fn list(path: &Path) -> BTreeSet<String> {
     text.lines().map(name).filter(|name| !name.is_empty() && !name.starts_with('-')).collect()
 }
 
+/// Debian packages that `cargo xtask packages` installs: `("name", "what of it is used")`.
+fn installed_packages() -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("xtask/src/packages.rs")).expect("the list");
+    let name = |line: &str| Some(line.strip_prefix("    (\"")?.split_once('"')?.0.to_owned());
+    text.lines().filter_map(name).collect()
+}
+
 /// Debian packages that tests name when their program is missing: `package: "…"`.
-fn debian_packages() -> BTreeSet<String> {
+fn wanted_packages() -> BTreeSet<String> {
     let tests = sources("tests");
-    let named =
-        tests.iter().filter(|source| source.path.ends_with("/tools.rs")).flat_map(|source| {
-            let after = source.text.split("package: \"").skip(1);
-            after.filter_map(|rest| rest.split('"').next().map(str::to_owned))
-        });
+    let tools = tests.iter().filter(|source| source.path.ends_with("/tools.rs"));
+    let named = tools.flat_map(|source| {
+        let after = source.text.split("package: \"").skip(1);
+        after.filter_map(|rest| rest.split('"').next().map(str::to_owned))
+    });
     named.collect()
+}
+
+/// Everything that is used: crates, Go modules, Debian's and Python's packages.
+fn used() -> BTreeSet<String> {
+    let mut used = crates(&metadata());
+    used.extend(go_modules());
+    used.extend(installed_packages());
+    used.extend(list(&root().join("crates/pve-fake/peers/requirements.txt")));
+    for one in ["tokio", "k8s.io/kubernetes", "xorriso", "fakepve"] {
+        assert!(used.contains(one), "{one} is not found any more where it was: {used:?}");
+    }
+    used
 }
 
 #[test]
 fn every_direct_dependency_has_its_line() {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
-    let metadata = metadata();
-    let mut used = crates(&metadata);
-    used.extend(go_modules());
-    used.extend(debian_packages());
-    used.extend(list(&root().join("tools/apt-packages.txt")));
-    used.extend(list(&root().join("tools/requirements.txt")));
-    let missing = unexplained(&used, &page);
+    let missing = unexplained(&used(), &page);
     assert!(missing.is_empty(), "no line in docs/dependencies.md for {missing:?}");
 }
 
 #[test]
 fn no_line_outlives_its_dependency() {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
-    let crates = crates(&metadata());
-    let section = page.split("## Crates").nth(1).expect("a section on crates");
-    let section = section.split("\n## ").next().expect("its text");
-    let stale: Vec<_> =
-        documented(section).into_keys().filter(|name| !crates.contains(name)).collect();
+    let used = used();
+    let stale: Vec<_> = documented(&page).into_keys().filter(|name| !used.contains(name)).collect();
     assert!(stale.is_empty(), "docs/dependencies.md explains what is not used: {stale:?}");
+}
+
+#[test]
+fn packages_that_tests_want_are_installed_with_them() {
+    let installed = installed_packages();
+    let missing: Vec<_> =
+        wanted_packages().into_iter().filter(|name| !installed.contains(name)).collect();
+    assert!(missing.is_empty(), "xtask/src/packages.rs does not install {missing:?}");
 }
 
 #[test]
@@ -196,6 +215,7 @@ fn a_dependency_without_its_line_is_found() {
 
 #[test]
 fn requirements_are_read_in_both_forms() {
-    let go_mod = "module x\nrequire a.b/c v1\nrequire (\n\td.e/f v2\n\tg.h/i v3 // indirect\n)\n";
-    assert_eq!(requirements(go_mod), ["a.b/c", "d.e/f"]);
+    let go_mod = "module x\nrequire a.b/c v1\nrequire (\n\td.e/f v2\n\tg.h/i v3 // indirect\n\
+                  \tj.k/l v4 // indirect\n)\ntool j.k/l/cmd/tool\n";
+    assert_eq!(requirements(go_mod), ["a.b/c", "d.e/f", "j.k/l"]);
 }

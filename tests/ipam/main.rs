@@ -6,4 +6,3 @@ mod claims;
 mod pools;
 mod rivals;
 mod stage;
-mod support;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use capmox::api::ipam::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, InClusterIPPool};
 use capmox::embedded_ipam;
-use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{Condition, await_condition};
-use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testbed::World;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -60,17 +60,10 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 impl Stage {
     pub(crate) async fn set() -> Self {
         let alone = ALONE.lock().await;
-        let client = crate::support::client().await;
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let namespace = Namespace {
-            metadata: kube::core::ObjectMeta {
-                generate_name: Some("ipam-".to_owned()),
-                ..Default::default()
-            },
-            ..Default::default()
-        };
-        let made = namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-        Self { client, namespace: made.name_any(), _alone: alone }
+        let world = World::shared().await.unwrap();
+        let client = world.client().await.unwrap();
+        let namespace = world.namespace("ipam").await.unwrap();
+        Self { client, namespace, _alone: alone }
     }
 
     pub(crate) fn start(&self) -> Allocator {

@@ -7,9 +7,9 @@ use anyhow::Result;
 use kube::Client;
 
 use crate::binaries::{Binaries, root};
-use crate::manager::is_ok;
 use crate::pki::Pki;
 use crate::process::Process;
+use crate::provider::is_ok;
 use crate::{crds, ports, webhooks};
 
 /// How long a manager may take until its probe says that it is ready.

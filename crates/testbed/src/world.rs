@@ -11,11 +11,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::binaries::{Binaries, root};
-use crate::manager::ManagerProcess;
 use crate::pki::Pki;
 use crate::process::{LOOK, Process};
+use crate::provider::ManagerProcess;
 use crate::{capi, control_plane, crds, dump, kubeconfig, watchdog};
 
 /// How many worlds' logs are kept.
@@ -108,6 +109,17 @@ impl World {
             world.processes.splice(0..0, managers);
         }
         Ok(world)
+    }
+
+    /// The world that all tests of one process share, by [`Options::default`]; started when first
+    /// asked for. Each test takes a namespace of its own.
+    ///
+    /// # Errors
+    /// If it cannot be started; the next caller tries again.
+    pub async fn shared() -> Result<&'static Self> {
+        // Never dropped: its children end with the process, as every world's do.
+        static SHARED: OnceCell<World> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start(Options::default())).await
     }
 
     async fn install_crds(&self) -> Result<()> {

@@ -1,13 +1,14 @@
-//! The way of a machine that is deleted: stopped, its seed deleted, destroyed, its claims released.
+//! The way of a machine that is deleted: stopped, destroyed, its seed deleted, its claims released.
 //!
 //! Neither Machine nor Cluster nor a valid spec is needed. A VM that is not ours is never touched.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
-use super::super::facts::{Facts, Power, VmFact};
+use super::super::facts::{Facts, Power, VmFact, VmSeen};
+use super::super::seed;
 use super::identity::{Identity, identity};
-use super::{has_finalizer, task_in_flight};
+use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -18,30 +19,30 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     }
     // No VMID was ever recorded, so nothing was made.
     let Some(vmid) = facts.vmid() else { return release(facts) };
-    if let Err(fault) = &facts.connection {
-        return Decision::Wait(Waiting::Connection(fault.clone()), Wake::seconds(30));
-    }
-    if let Some(decision) = task_in_flight(facts) {
+    if let Some(decision) = connected(facts).or_else(|| task_in_flight(facts)) {
         return decision;
     }
     if let Some(TaskState::Ended(ended)) = &facts.task {
         let failed = !matches!(ended.exit, Exit::Success);
-        if failed && matches!(ended.operation, Operation::Destroy | Operation::DeleteSeed) {
+        if failed
+            && matches!(
+                ended.operation,
+                Operation::Stop | Operation::Destroy | Operation::DeleteSeed
+            )
+        {
             return Decision::Do(Step::ForgetTask);
         }
     }
-    let retry_after = facts.machine.status.as_ref().and_then(|s| s.retry_after.as_ref());
-    if let Some(wait) = retry_after.map(|at| at.0.duration_since(now)).filter(|w| w.is_positive()) {
-        let text = "the last attempt failed, see the message before".to_owned();
-        return Decision::Wait(Waiting::Deleting(text), Wake::After(wait.unsigned_abs()));
+    if let Some(waiting) = retry_pause(facts, now) {
+        return waiting;
     }
     match &facts.vm {
         None => Decision::Look(Look::Vm),
-        Some(Seen::Unknown(why)) => {
+        Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
-        Some(Seen::Absent) => without_vm(facts),
-        Some(Seen::Present(vm)) => with_vm(facts, vmid, vm),
+        Some(VmSeen::Absent) => without_vm(facts),
+        Some(VmSeen::Present(vm)) => with_vm(facts, vmid, vm),
     }
 }
 
@@ -52,50 +53,57 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             let waiting = Waiting::Locked { vmid, lock: "clone".to_owned() };
             return Decision::Wait(waiting, Wake::seconds(5));
         }
-        // Ours is gone and the VMID was given to another.
-        Identity::Foreign(_) => return without_vm(facts),
+        // Ours is gone and the VMID was given to another, who may use a seed of the same name.
+        Identity::Foreign(_) => {
+            let used = seed::attached(&vm.config, vmid);
+            return if used.is_some() && used.as_deref() == facts.recorded_seed() {
+                release(facts)
+            } else {
+                without_vm(facts)
+            };
+        }
     }
-    if let Some(lock) = vm.config.lock() {
+    if let Some(lock) = vm.config.lock().filter(|lock| *lock != "suspended") {
         let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
         return Decision::Wait(waiting, Wake::seconds(5));
     }
     if vm.config.is_protected() {
         return Decision::Wait(Waiting::Protected(vmid), Wake::seconds(30));
     }
+    // Recorded first, so that the file is found when the VM that names it is gone.
+    if let Some(volume) = facts.attached_seed()
+        && facts.recorded_seed() != Some(&volume)
+    {
+        return Decision::Do(Step::RecordSeed(volume));
+    }
     match &facts.power {
-        None => return Decision::Look(Look::Power),
+        None => Decision::Look(Look::Power),
         Some(Seen::Unknown(why)) => {
-            return Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10));
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
         // It vanished between two calls: look again.
         Some(Seen::Absent) => {
             let why = format!("VM {vmid} vanished while it was being looked at");
-            return Decision::Wait(Waiting::Unknown(why), Wake::seconds(2));
+            Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
         }
-        Some(Seen::Present(Power::Running | Power::Paused)) => {
-            return Decision::Do(Step::Stop);
-        }
-        Some(Seen::Present(Power::Stopped)) => {}
-    }
-    match facts.seed_volume() {
-        Some(volume) => Decision::Do(Step::DeleteSeed(volume)),
-        None => Decision::Do(Step::Destroy),
+        Some(Seen::Present(Power::Running | Power::Paused)) => Decision::Do(Step::Stop),
+        Some(Seen::Present(Power::Stopped)) => Decision::Do(Step::Destroy),
     }
 }
 
 fn without_vm(facts: &Facts) -> Decision {
-    let recorded = facts.machine.status.as_ref().and_then(|s| s.bootstrap_iso.clone());
-    match recorded {
-        Some(volume) => Decision::Do(Step::DeleteSeed(volume)),
+    match facts.recorded_seed() {
+        Some(_) if just_ended(facts, Operation::DeleteSeed) => Decision::Do(Step::ForgetSeed),
+        Some(volume) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         None => release(facts),
     }
 }
 
 /// The addresses go back only when no VM can use them any more.
 fn release(facts: &Facts) -> Decision {
-    if facts.addresses.iter().any(|fact| fact.claim.as_ref().is_some_and(|claim| claim.ours)) {
-        Decision::Do(Step::ReleaseClaims)
-    } else {
+    if facts.claims.is_empty() {
         Decision::Do(Step::RemoveFinalizer)
+    } else {
+        Decision::Do(Step::ReleaseClaims)
     }
 }

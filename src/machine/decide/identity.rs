@@ -14,7 +14,7 @@ pub(super) enum Identity {
 }
 
 /// The line in a VM's description by which it is found again: it goes in with the clone itself.
-pub fn mark(namespace: &str, name: &str, uid: &str) -> String {
+pub(crate) fn mark(namespace: &str, name: &str, uid: &str) -> String {
     format!("Cluster API machine {namespace}/{name} ({MARK}{uid})")
 }
 
@@ -24,6 +24,14 @@ const MARK: &str = "capmox-uid: ";
 fn marked_uid(description: &str) -> Option<&str> {
     let (_, rest) = description.rsplit_once(MARK)?;
     rest.split(')').next().map(str::trim).filter(|uid| !uid.is_empty())
+}
+
+/// A description without our mark; `None` when nothing is left.
+pub(crate) fn without_mark(description: &str) -> Option<String> {
+    let kept: Vec<&str> =
+        description.lines().filter(|line| !line.contains(&format!("({MARK}"))).collect();
+    let text = kept.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
 }
 
 /// Strongest sign first: the BIOS uuid once it is recorded, then our mark, then the name, which is
@@ -54,7 +62,7 @@ pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
 }
 
 /// The provider id of a VM with this BIOS uuid.
-pub(super) fn provider_id(uuid: &str) -> String {
+pub(crate) fn provider_id(uuid: &str) -> String {
     format!("proxmox://{}", uuid.to_ascii_lowercase())
 }
 
@@ -68,5 +76,7 @@ mod tests {
         assert_eq!(marked_uid(&text), Some("abc-1"));
         assert_eq!(marked_uid("rack 7"), None);
         assert_eq!(marked_uid("capmox-uid: )"), None);
+        assert_eq!(without_mark(&text).as_deref(), Some("rack 7\nedited by hand"));
+        assert_eq!(without_mark(&mark("default", "w-1", "abc-1")), None);
     }
 }

@@ -1,15 +1,19 @@
 //! The way of a machine that is wanted: placed, cloned, configured, seeded, started, ready.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Failure, Look, Step, Waiting, Wake};
-use super::super::desired;
-use super::super::facts::{Facts, GuestFact, Power, VmFact};
+use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
+use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
-use super::{has_finalizer, task_in_flight};
+use super::settled::settled;
+use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::ids::VmId;
+use crate::placement::TemplateRef;
 use crate::seen::Seen;
 
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
@@ -28,14 +32,14 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if !unclaimed.is_empty() && !facts.is_seeded() {
         return Decision::Do(Step::Claim(unclaimed));
     }
-    if let Some(decision) = task_in_flight(facts) {
+    if let Some(decision) = connected(facts).or_else(|| task_in_flight(facts)) {
         return decision;
     }
     if let Some(decision) = failed_task(facts, now) {
         return decision;
     }
     match facts.vmid() {
-        None => super::super::placing::decide(facts),
+        None => placing::decide(facts),
         Some(vmid) => with_vmid(facts, vmid),
     }
 }
@@ -65,12 +69,7 @@ fn gates(facts: &Facts) -> Option<Decision> {
             return wait(Waiting::BootstrapDataName);
         }
     }
-    match &facts.connection {
-        Ok(()) => None,
-        Err(fault) => {
-            Some(Decision::Wait(Waiting::Connection(fault.clone()), Wake::seconds(30)))
-        }
-    }
+    None
 }
 
 /// A task that failed is told, and tried again after `status.retryAfter`. Whether it failed in
@@ -83,21 +82,7 @@ fn failed_task(facts: &Facts, now: Timestamp) -> Option<Decision> {
             return Some(Decision::Do(Step::ForgetTask));
         }
     }
-    let retry_after = facts.machine.status.as_ref().and_then(|s| s.retry_after.as_ref())?;
-    let wait = retry_after.0.duration_since(now);
-    if wait.is_positive() {
-        let condition = facts
-            .machine
-            .status
-            .as_ref()
-            .and_then(|s| s.conditions.iter().find(|c| c.type_ == reasons::VM_PROVISIONED));
-        let message = condition.and_then(|c| c.message.clone()).unwrap_or_default();
-        return Some(Decision::Wait(
-            Waiting::Retry { operation: Operation::Recorded, message },
-            Wake::After(wait.unsigned_abs()),
-        ));
-    }
-    None
+    retry_pause(facts, now)
 }
 
 fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
@@ -105,14 +90,16 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
     if was_ready && facts.machine.spec.provider_id.is_some() {
         return settled(facts, vmid);
     }
+    if facts.vmid_foreign && facts.machine.spec.provider_id.is_none() {
+        return Decision::Do(Step::GiveUpVmId(vmid));
+    }
     match &facts.vm {
         None => Decision::Look(Look::Vm),
-        Some(Seen::Unknown(_)) if facts.vmid_taken => Decision::Do(Step::GiveUpVmId(vmid)),
-        Some(Seen::Unknown(why)) => {
+        Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
-        Some(Seen::Absent) => absent(facts, vmid),
-        Some(Seen::Present(vm)) => present(facts, vmid, vm),
+        Some(VmSeen::Absent) => absent(facts, vmid),
+        Some(VmSeen::Present(vm)) => present(facts, vmid, vm),
     }
 }
 
@@ -121,18 +108,22 @@ fn absent(facts: &Facts, vmid: VmId) -> Decision {
     if facts.machine.spec.provider_id.is_some() {
         return Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60));
     }
-    if facts.vmid_taken {
+    if facts.clone_refused {
         // Refused as taken, yet nowhere to be seen: look again rather than guess.
         let why = format!("Proxmox says that VMID {vmid} is taken, but does not list it");
         return Decision::Wait(Waiting::Unknown(why), Wake::seconds(5));
     }
     let recorded = facts.machine.status.as_ref().and_then(|s| s.template_ref.as_ref());
-    let template = recorded.and_then(|r| crate::placement::TemplateRef::try_from(r).ok());
-    match (facts.recorded_node(), template) {
+    match (facts.recorded_node(), recorded.and_then(template)) {
         (Some(node), Some(template)) => Decision::Do(Step::Clone { vmid, node, template }),
         // Status is gone, or capmox recorded the VMID: place it anew under a VMID of its own.
         _ => Decision::Do(Step::GiveUpVmId(vmid)),
     }
+}
+
+fn template(recorded: &crate::api::TemplateRef) -> Option<TemplateRef> {
+    let vmid = VmId::try_from(recorded.vmid).ok()?;
+    Some(TemplateRef { node: recorded.node.parse().ok()?, vmid })
 }
 
 fn present(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
@@ -148,7 +139,7 @@ fn present(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         }
         Identity::Foreign(_) => return Decision::Do(Step::GiveUpVmId(vmid)),
     }
-    if let Some(lock) = vm.config.lock() {
+    if let Some(lock) = vm.config.lock().filter(|lock| *lock != "suspended") {
         let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
         return Decision::Wait(waiting, Wake::seconds(5));
     }
@@ -175,12 +166,12 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
                 return Decision::Do(Step::Resize { disk: volume.disk.clone(), gib });
             }
             Ok(None) => {}
-            Err(why) => return Decision::Wait(Waiting::Invalid(why), Wake::seconds(60)),
+            Err(why) => return invalid(why),
         }
     }
     let options = match desired::options(facts, &vm.config) {
         Ok(options) => options,
-        Err(why) => return Decision::Wait(Waiting::Invalid(why), Wake::seconds(60)),
+        Err(why) => return invalid(why),
     };
     if desired::lacks_mac(facts, &vm.config) {
         // The server gives a new device its MAC, which the seed has to name.
@@ -192,57 +183,64 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
     seed(facts, vm, options)
 }
 
-fn seed(
-    facts: &Facts,
-    vm: &VmFact,
-    mut options: std::collections::BTreeMap<String, String>,
-) -> Decision {
-    match &facts.bootstrap {
-        None => return Decision::Look(Look::Bootstrap),
-        Some(Seen::Absent) => {
-            let why = "the Secret does not exist".to_owned();
-            return Decision::Wait(Waiting::BootstrapData(why), Wake::seconds(10));
-        }
-        Some(Seen::Unknown(why)) => {
-            return Decision::Wait(Waiting::BootstrapData(why.clone()), Wake::seconds(10));
-        }
-        Some(Seen::Present(data)) => {
-            if let Err(why) = desired::seed(facts, &vm.config, data) {
-                return Decision::Wait(Waiting::Invalid(why), Wake::seconds(60));
-            }
-        }
-    }
+fn seed(facts: &Facts, vm: &VmFact, mut options: BTreeMap<String, String>) -> Decision {
     let Some(vmid) = facts.vmid() else { return Decision::Look(Look::Vm) };
-    let recorded = facts.machine.status.as_ref().and_then(|s| s.bootstrap_iso.clone());
-    let Some(volume) = recorded.filter(|volume| desired::is_seed_volume(volume, vmid)) else {
-        return match &facts.iso_storages {
-            None => Decision::Look(Look::IsoStorages),
-            Some(Seen::Unknown(why)) => {
-                Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
-            }
-            Some(Seen::Absent) => {
-                Decision::Wait(Waiting::SeedStorage(vm.node.clone()), Wake::seconds(30))
-            }
-            Some(Seen::Present(storages)) => match storages.first() {
-                Some(storage) => {
-                    Decision::Do(Step::RecordSeed(desired::seed_volume(storage, vmid)))
-                }
-                None => Decision::Wait(Waiting::SeedStorage(vm.node.clone()), Wake::seconds(30)),
-            },
-        };
-    };
-    let uploaded = facts.seed_stored || just_ended(facts, Operation::Upload);
-    if !uploaded {
-        return match desired::storage_of(&volume) {
-            Some(storage) => Decision::Do(Step::StoreSeed(storage)),
-            None => Decision::Wait(
-                Waiting::Invalid(format!("status.bootstrapISO {volume:?} names no storage")),
-                Wake::seconds(60),
-            ),
-        };
+    // In the drive it can be only after it was stored whole.
+    if let Some(volume) = facts.attached_seed() {
+        if facts.recorded_seed() != Some(&volume) {
+            return Decision::Do(Step::RecordSeed(volume));
+        }
+        return Decision::Do(if options.is_empty() {
+            Step::RecordSeeded
+        } else {
+            Step::Configure(options)
+        });
     }
-    options.extend(desired::attach(&volume, &vm.config));
-    Decision::Do(Step::AttachSeed(options))
+    if let Some(decision) = bootstrap_data(facts, vm) {
+        return decision;
+    }
+    let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
+        return seed_storage(facts, vm, vmid);
+    };
+    if just_ended(facts, Operation::Upload) {
+        options.extend(seeds::attach(volume, &vm.config, options.get("tags").map(String::as_str)));
+        return Decision::Do(Step::AttachSeed(options));
+    }
+    match seeds::storage_of(volume) {
+        Some(storage) => Decision::Do(Step::StoreSeed(storage)),
+        None => invalid(format!("status.bootstrapISO {volume:?} names no storage")),
+    }
+}
+
+/// Whether the bootstrap data can be made into a seed, or what is missing.
+fn bootstrap_data(facts: &Facts, vm: &VmFact) -> Option<Decision> {
+    let waiting = |why| Some(Decision::Wait(Waiting::BootstrapData(why), Wake::seconds(10)));
+    match &facts.bootstrap {
+        None => Some(Decision::Look(Look::Bootstrap)),
+        Some(Seen::Absent) => waiting("the Secret does not exist".to_owned()),
+        Some(Seen::Unknown(why)) => waiting(why.clone()),
+        Some(Seen::Present(data)) => seeds::files(facts, &vm.config, data).err().map(invalid),
+    }
+}
+
+/// Chooses where the seed is going to be, and records that first.
+fn seed_storage(facts: &Facts, vm: &VmFact, vmid: VmId) -> Decision {
+    let none = || Decision::Wait(Waiting::SeedStorage(vm.node.clone()), Wake::seconds(30));
+    match &facts.iso_storages {
+        None => Decision::Look(Look::IsoStorages),
+        Some(Seen::Unknown(why)) => {
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
+        }
+        Some(Seen::Absent) => none(),
+        Some(Seen::Present(storages)) => match storages.first() {
+            Some(storage) => Decision::Do(Step::RecordSeed(seeds::volume(storage, vmid))),
+            None => none(),
+        },
+    }
+}
+
+fn invalid(why: String) -> Decision {
+    Decision::Wait(Waiting::Invalid(why), Wake::seconds(60))
 }
 
 /// From the seeded VM to the running guest.
@@ -259,27 +257,17 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
             return Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60));
         }
     };
-    if power != Power::Running {
-        if let Some(ended) = failed_start(facts) {
-            return match ended {
-                Decision::Do(Step::ForgetTask) => Decision::Do(Step::ForgetTask),
-                other => other,
-            };
-        }
-        return Decision::Do(Step::Start(power));
+    if power == Power::Running {
+        return guest(facts);
     }
-    guest(facts)
-}
-
-/// A start that failed, and the VM does not run: the failure is told and tried again later.
-fn failed_start(facts: &Facts) -> Option<Decision> {
     match &facts.task {
+        // The start failed, and the VM does not run: that is told, and tried again later.
         Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
             if !matches!(exit, Exit::Success) =>
         {
-            Some(Decision::Do(Step::ForgetTask))
+            Decision::Do(Step::ForgetTask)
         }
-        _ => None,
+        _ => Decision::Do(Step::Start(power)),
     }
 }
 
@@ -290,17 +278,13 @@ fn guest(facts: &Facts) -> Decision {
     }
     match &facts.guest {
         None => Decision::Look(Look::Guest),
+        // A VM that does not run is told apart from an agent that is not up yet.
+        Some(GuestFact::AgentDown(_)) if facts.power.is_none() => Decision::Look(Look::Power),
         Some(GuestFact::AgentDown(text)) => {
             Decision::Wait(Waiting::Agent(text.clone()), Wake::seconds(2))
         }
-        Some(GuestFact::NotRunning) => {
-            let why = "the VM stopped while its guest was booting".to_owned();
-            Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
-        }
         Some(GuestFact::AgentUp) => Decision::Ready(None),
-        Some(GuestFact::CloudInitRunning) => {
-            Decision::Wait(Waiting::CloudInit, Wake::seconds(2))
-        }
+        Some(GuestFact::CloudInitRunning) => Decision::Wait(Waiting::CloudInit, Wake::seconds(2)),
         Some(GuestFact::CloudInitDone(attention)) => Decision::Ready(attention.clone()),
         Some(GuestFact::CloudInitFailed(text)) => Decision::Fail(Failure {
             reason: reasons::FAILURE_BOOTSTRAP_FAILED,
@@ -310,82 +294,4 @@ fn guest(facts: &Facts) -> Decision {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(5))
         }
     }
-}
-
-/// A machine that was ready once: it stays so while its VM is there, is started again when it was
-/// stopped, and loses its seed when the node has joined.
-fn settled(facts: &Facts, vmid: VmId) -> Decision {
-    let missing = matches!(facts.listed, Some(None));
-    let recorded_seed =
-        facts.machine.status.as_ref().is_some_and(|status| status.bootstrap_iso.is_some());
-    let tagged = facts
-        .listed
-        .as_ref()
-        .and_then(Option::as_ref)
-        .is_some_and(|entry| entry.tags.iter().any(|tag| tag == desired::SEED_TAG));
-    let unseed = facts.is_joined() && (recorded_seed || tagged);
-    if (missing || unseed) && facts.vm.is_none() {
-        return Decision::Look(Look::Vm);
-    }
-    match &facts.vm {
-        None | Some(Seen::Unknown(_)) if !unseed => {}
-        None => {}
-        Some(Seen::Unknown(why)) => {
-            return Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30));
-        }
-        Some(Seen::Absent) => return Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
-        Some(Seen::Present(vm)) => {
-            if let Identity::Foreign(why) = identity(facts, vm) {
-                let text = format!("VM {vmid} on {} is not this machine's: {why}", vm.node);
-                return Decision::Wait(Waiting::Foreign(text), Wake::seconds(60));
-            }
-            if unseed {
-                return eject(facts, vmid, vm);
-            }
-        }
-    }
-    let stopped = facts
-        .listed
-        .as_ref()
-        .and_then(Option::as_ref)
-        .is_some_and(|entry| entry.status.as_deref() == Some("stopped"));
-    if !stopped {
-        return Decision::Ready(None);
-    }
-    match &facts.power {
-        None => Decision::Look(Look::Power),
-        Some(Seen::Present(Power::Running)) => Decision::Ready(None),
-        Some(Seen::Present(power)) => Decision::Do(Step::Start(*power)),
-        Some(Seen::Absent) => Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
-        Some(Seen::Unknown(why)) => {
-            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
-        }
-    }
-}
-
-/// Takes the seed, which carries join secrets, out of the drive and off the storage.
-fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
-    if let Some(lock) = vm.config.lock() {
-        let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
-        return Decision::Wait(waiting, Wake::seconds(10));
-    }
-    let recorded = facts.machine.status.as_ref().and_then(|s| s.bootstrap_iso.clone());
-    match facts.attached_seed() {
-        // Recorded before the drive is emptied, so that the file is found after a crash.
-        Some(volume) if recorded.as_ref() != Some(&volume) => {
-            Decision::Do(Step::RecordSeed(volume))
-        }
-        Some(_) => Decision::Do(Step::Eject(desired::detach(&vm.config))),
-        None => match recorded {
-            Some(volume) => Decision::Do(Step::DeleteSeed(volume)),
-            None => Decision::Do(Step::Eject(desired::detach(&vm.config))),
-        },
-    }
-}
-
-fn just_ended(facts: &Facts, wanted: Operation) -> bool {
-    matches!(
-        &facts.task,
-        Some(TaskState::Ended(Ended { operation, exit: Exit::Success, .. })) if *operation == wanted
-    )
 }

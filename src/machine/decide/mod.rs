@@ -6,41 +6,68 @@
 mod gone;
 mod identity;
 mod live;
+mod settled;
 
 #[cfg(test)]
 mod tests;
 
-pub use identity::mark;
+pub(super) use identity::{mark, provider_id, without_mark};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{Decision, Waiting, Wake};
+use super::decision::{Decision, Look, Waiting, Wake};
 use super::facts::Facts;
-use crate::hypervisor::TaskState;
-
-/// Name of our finalizer, shared with capmox.
-pub const FINALIZER: &str = "proxmoxmachine.infrastructure.cluster.x-k8s.io";
+use crate::api::MACHINE_FINALIZER;
+use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 
 /// What to do next.
-pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
+pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if facts.is_paused() {
         return Decision::Wait(Waiting::Paused, Wake::OnChange);
     }
     if facts.is_deleted() { gone::decide(facts, now) } else { live::decide(facts, now) }
 }
 
+/// Whether Proxmox can be talked to has to be known before anything of it is.
+fn connected(facts: &Facts) -> Option<Decision> {
+    match &facts.connection {
+        None => Some(Decision::Look(Look::Connection)),
+        Some(Ok(())) => None,
+        Some(Err(fault)) => {
+            Some(Decision::Wait(Waiting::Connection(fault.clone()), Wake::seconds(30)))
+        }
+    }
+}
+
 /// A running task is waited for; one that ended is no reason to wait.
 fn task_in_flight(facts: &Facts) -> Option<Decision> {
     let Some(TaskState::Running { upid, operation, trouble }) = &facts.task else { return None };
-    let waiting = Waiting::Task {
-        operation: *operation,
-        upid: upid.to_string(),
-        trouble: trouble.clone(),
-    };
+    let waiting =
+        Waiting::Task { operation: *operation, upid: upid.to_string(), trouble: trouble.clone() };
     // The end of the task wakes the machine; the time is a safety net.
     Some(Decision::Wait(waiting, Wake::seconds(30)))
 }
 
+/// After a fault the next try waits for `status.retryAfter`; the condition keeps telling why.
+fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
+    let retry_after = facts.machine.status.as_ref()?.retry_after.as_ref()?;
+    let wait = retry_after.0.duration_since(now);
+    wait.is_positive().then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
+}
+
+/// Whether the task that ended last did `wanted`, with success.
+fn just_ended(facts: &Facts, wanted: Operation) -> bool {
+    matches!(
+        &facts.task,
+        Some(TaskState::Ended(Ended { operation, exit: Exit::Success, .. })) if *operation == wanted
+    )
+}
+
 fn has_finalizer(facts: &Facts) -> bool {
-    facts.machine.metadata.finalizers.as_ref().is_some_and(|all| all.iter().any(|f| f == FINALIZER))
+    facts
+        .machine
+        .metadata
+        .finalizers
+        .as_ref()
+        .is_some_and(|all| all.iter().any(|f| f == MACHINE_FINALIZER))
 }

@@ -1,0 +1,368 @@
+//! Does what was decided: one step, one or two calls. Each step is safe to do twice.
+
+mod kubernetes;
+
+use std::collections::BTreeMap;
+
+use super::decide::{mark, without_mark};
+use super::decision::Step;
+use super::facts::{Facts, Power};
+use super::pass::{Pass, Setback};
+use super::seed;
+use crate::bootstrap::seed::file_name;
+use crate::fault::{Class, Fault};
+use crate::hypervisor::{Endpoint, Operation, Promise};
+use crate::ids::{NodeName, StorageName, VmId};
+use crate::placement::TemplateRef;
+use crate::pve::{self, CloneOptions, ConfigUpdate, DestroyOptions, Upid};
+
+impl Pass<'_> {
+    /// Does one step.
+    pub(super) async fn perform(&mut self, step: Step) -> Result<(), Setback> {
+        tracing::debug!(?step, "acting");
+        match step {
+            Step::AddFinalizer => self.add_finalizer().await,
+            Step::Claim(slots) => self.claim(&slots).await,
+            Step::Reserve { vmid, node, memory, template, ledger_version } => {
+                self.reserve(vmid, node, memory, template, ledger_version).await
+            }
+            Step::GiveUpVmId(vmid) => self.give_up(vmid).await,
+            Step::Clone { vmid, node, template } => self.clone_vm(vmid, node, template).await,
+            Step::SetProviderId(id) => self.set_provider_id(id).await,
+            Step::Configure(options) => self.configure(options, Operation::Configure).await,
+            Step::AttachSeed(options) => self.configure(options, Operation::Configure).await,
+            Step::Eject(options) => self.configure(options, Operation::Eject).await,
+            Step::Resize { disk, gib } => self.resize(&disk, gib).await,
+            Step::RecordSeed(volume) => {
+                self.facts.status().bootstrap_iso = Some(volume);
+                Ok(self.write_status().await?)
+            }
+            Step::StoreSeed(storage) => self.store_seed(&storage).await,
+            Step::RecordSeeded => {
+                self.facts.status().bootstrap_data_provided = Some(true);
+                Ok(())
+            }
+            Step::ForgetSeed => {
+                self.facts.status().bootstrap_iso = None;
+                Ok(())
+            }
+            Step::Start(power) => self.start(power).await,
+            Step::DeleteSeed(volume) => self.delete_seed(&volume).await,
+            Step::Stop => self.stop().await,
+            Step::Destroy => self.destroy().await,
+            Step::ReleaseClaims => self.release_claims().await,
+            Step::RemoveFinalizer => self.remove_finalizer().await,
+            Step::ForgetTask => Err(self.failed_task()),
+        }
+    }
+
+    fn endpoint(&self, operation: Operation) -> Result<std::sync::Arc<Endpoint>, Setback> {
+        self.endpoint.clone().ok_or_else(|| {
+            Setback::Fault(operation, Fault::new(Class::Bug, "no Proxmox endpoint was looked up"))
+        })
+    }
+
+    /// Endpoint, VM and the node that holds it.
+    fn vm(
+        &self,
+        operation: Operation,
+    ) -> Result<(std::sync::Arc<Endpoint>, NodeName, VmId), Setback> {
+        let endpoint = self.endpoint(operation)?;
+        match (self.vm_node(), self.facts.vmid()) {
+            (Some(node), Some(vmid)) => Ok((endpoint, node, vmid)),
+            _ => Err(Setback::Fault(
+                operation,
+                Fault::new(Class::Bug, "neither node nor VMID of the VM are known"),
+            )),
+        }
+    }
+
+    /// Follows a task that was started; without one the step is done, and what it changed is to be
+    /// looked at anew.
+    fn started(&mut self, endpoint: &Endpoint, operation: Operation, upid: Option<Upid>) {
+        if let Some(upid) = upid {
+            tracing::info!(%upid, "asked Proxmox to {}", operation.verb());
+            endpoint.follow(&self.key, upid, operation);
+        } else {
+            endpoint.forget_task(&self.key);
+        }
+        self.facts.task = endpoint.task(&self.key);
+        self.facts.vm = None;
+        self.facts.power = None;
+    }
+
+    /// A lock that somebody holds is waited for; anything else is told.
+    fn refused(operation: Operation, error: &pve::Error) -> Setback {
+        let mut message = error.to_string();
+        if error.outcome_unknown() {
+            message.push_str("; whether it took effect is going to be looked at");
+        }
+        Setback::Fault(operation, Fault::new(error.class(), message))
+    }
+
+    fn failed_task(&mut self) -> Setback {
+        let ended = match self.facts.task.take() {
+            Some(crate::hypervisor::TaskState::Ended(ended)) => Some(ended),
+            _ => None,
+        };
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.forget_task(&self.key);
+        }
+        let (operation, message) = ended.map_or_else(
+            || (Operation::Recorded, "the task is not known any more".to_owned()),
+            |ended| {
+                let said = match ended.exit {
+                    crate::hypervisor::Exit::Failure(text) => text,
+                    crate::hypervisor::Exit::Unknown(text) => {
+                        format!("how it ended is not known: {text}")
+                    }
+                    crate::hypervisor::Exit::Success => "OK".to_owned(),
+                };
+                (ended.operation, format!("{said} (task {})", ended.upid))
+            },
+        );
+        Setback::Fault(operation, Fault::new(Class::TaskFailed, message))
+    }
+
+    async fn reserve(
+        &mut self,
+        vmid: VmId,
+        node: NodeName,
+        memory: u64,
+        template: TemplateRef,
+        ledger_version: u64,
+    ) -> Result<(), Setback> {
+        let endpoint = self.endpoint(Operation::Clone)?;
+        let promise = Promise {
+            owner: self.facts.uid().to_owned(),
+            node: Some(node.clone()),
+            memory,
+            group: super::observe::group(&self.facts),
+        };
+        if endpoint.ledger().promise(ledger_version, vmid, promise).is_err() {
+            // Another machine was faster: choose again from what is there now.
+            self.facts.placement = None;
+            return Ok(());
+        }
+        let written = self.record_choice(vmid, &node, &template).await;
+        match &written {
+            Ok(()) => {
+                self.shared.memory.with(&self.key, |remembered| remembered.untouched = true);
+                endpoint.watch(vmid, self.key.clone());
+                tracing::info!(%vmid, %node, %template, "chose where the VM goes");
+            }
+            Err(_) => endpoint.ledger().release(vmid, self.facts.uid()),
+        }
+        self.facts.vm = Some(super::facts::VmSeen::Absent);
+        written
+    }
+
+    async fn give_up(&mut self, vmid: VmId) -> Result<(), Setback> {
+        let endpoint = self.endpoint(Operation::Clone)?;
+        self.forget_choice().await?;
+        endpoint.ledger().mark_taken(vmid);
+        endpoint.ledger().release(vmid, self.facts.uid());
+        tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
+        self.facts.vm = None;
+        self.facts.placement = None;
+        self.facts.clone_refused = false;
+        self.facts.vmid_foreign = false;
+        Ok(())
+    }
+
+    async fn clone_vm(
+        &mut self,
+        vmid: VmId,
+        node: NodeName,
+        template: TemplateRef,
+    ) -> Result<(), Setback> {
+        let endpoint = self.endpoint(Operation::Clone)?;
+        let options = self.clone_options(&endpoint, vmid, &node, &template).await?;
+        let untouched = self
+            .shared
+            .memory
+            .with(&self.key, |remembered| std::mem::take(&mut remembered.untouched));
+        match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Clone, Some(upid));
+                Ok(())
+            }
+            Err(error) if error.is_vmid_taken() => {
+                // Before the first clone nobody but somebody else can have made it.
+                self.facts.vmid_foreign = untouched;
+                self.facts.clone_refused = true;
+                self.facts.vm = None;
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Clone, &error)),
+        }
+    }
+
+    async fn clone_options(
+        &self,
+        endpoint: &Endpoint,
+        vmid: VmId,
+        node: &NodeName,
+        template: &TemplateRef,
+    ) -> Result<CloneOptions, Setback> {
+        let spec = &self.facts.machine.spec;
+        let own = spec.description.clone().filter(|text| !text.trim().is_empty());
+        let described = match own {
+            Some(text) => Some(text),
+            // The mark takes the place of the template's description, which is to come back.
+            None => match endpoint.client().vm_config(&template.node, template.vmid).await {
+                Ok(config) => config.description().as_deref().and_then(without_mark),
+                Err(error) => return Err(Self::refused(Operation::Clone, &error)),
+            },
+        };
+        let mark = mark(&self.key.namespace, &self.key.name, self.facts.uid());
+        let full = spec.is_full_clone();
+        let storage = spec.storage.as_deref().map(str::parse::<StorageName>).transpose();
+        let storage = storage.map_err(|why| {
+            let fault = Fault::new(Class::Invalid, format!("spec.storage: {why}"));
+            Setback::Fault(Operation::Clone, fault)
+        })?;
+        Ok(CloneOptions {
+            name: Some(self.facts.name().to_owned()),
+            description: Some(
+                described
+                    .map_or_else(|| mark.clone(), |text| format!("{}\n{mark}", text.trim_end())),
+            ),
+            full,
+            pool: spec.pool.clone(),
+            snapname: spec.snap_name.clone(),
+            storage,
+            format: spec.format.map(|format| format.as_str().to_owned()),
+            target: (*node != template.node).then(|| node.clone()),
+            ..CloneOptions::new(vmid)
+        })
+    }
+
+    async fn configure(
+        &mut self,
+        options: BTreeMap<String, String>,
+        operation: Operation,
+    ) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(operation)?;
+        let (empty, set): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            options.into_iter().partition(|(_, value)| value.is_empty());
+        let update = ConfigUpdate {
+            set,
+            delete: empty.into_keys().collect(),
+            digest: self.facts.vm().and_then(|vm| vm.config.digest()).map(str::to_owned),
+        };
+        match endpoint.client().update_vm_config(&node, vmid, &update).await {
+            Ok(upid) => {
+                self.started(&endpoint, operation, upid);
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(operation, &error)),
+        }
+    }
+
+    async fn resize(&mut self, disk: &str, gib: u32) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Resize)?;
+        match endpoint.client().resize_disk(&node, vmid, disk, &format!("{gib}G")).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Resize, upid);
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Resize, &error)),
+        }
+    }
+
+    async fn store_seed(&mut self, storage: &StorageName) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Upload)?;
+        let image = match image(&self.facts) {
+            Ok(image) => image,
+            Err(why) => {
+                return Err(Setback::Fault(Operation::Upload, Fault::new(Class::Invalid, why)));
+            }
+        };
+        match endpoint.client().upload_iso(&node, storage, &file_name(vmid), image.into()).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Upload, Some(upid));
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Upload, &error)),
+        }
+    }
+
+    async fn delete_seed(&mut self, volume: &str) -> Result<(), Setback> {
+        let (endpoint, node, _) = self.vm(Operation::DeleteSeed)?;
+        let Some(storage) = seed::storage_of(volume) else {
+            // Nothing that could be deleted: a text that names no storage.
+            self.facts.status().bootstrap_iso = None;
+            return Ok(());
+        };
+        match endpoint.client().delete_volume(&node, &storage, volume).await {
+            Ok(Some(upid)) => {
+                let seen = self.facts.vm.clone();
+                self.started(&endpoint, Operation::DeleteSeed, Some(upid));
+                self.facts.vm = seen;
+                Ok(())
+            }
+            Ok(None) => {
+                self.facts.status().bootstrap_iso = None;
+                Ok(())
+            }
+            Err(error) if error.is_volume_missing() => {
+                self.facts.status().bootstrap_iso = None;
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::DeleteSeed, &error)),
+        }
+    }
+
+    async fn start(&mut self, power: Power) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Start)?;
+        let asked = match power {
+            Power::Paused => endpoint.client().resume_vm(&node, vmid).await,
+            Power::Running | Power::Stopped => endpoint.client().start_vm(&node, vmid).await,
+        };
+        match asked {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Start, Some(upid));
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Start, &error)),
+        }
+    }
+
+    async fn stop(&mut self) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Stop)?;
+        match endpoint.client().stop_vm(&node, vmid).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Stop, Some(upid));
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Stop, &error)),
+        }
+    }
+
+    async fn destroy(&mut self) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Destroy)?;
+        // Purge takes the VM out of backup jobs, replication and HA, where it would be a stray
+        // entry; disks that only share the VMID in their name are not ours to delete.
+        let options = DestroyOptions { purge: true, ..DestroyOptions::default() };
+        match endpoint.client().destroy_vm(&node, vmid, options).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Destroy, Some(upid));
+                Ok(())
+            }
+            Err(error) if error.is_vm_missing() => {
+                self.facts.vm = None;
+                Ok(())
+            }
+            Err(error) => Err(Self::refused(Operation::Destroy, &error)),
+        }
+    }
+}
+
+/// The seed's disc image.
+fn image(facts: &Facts) -> Result<Vec<u8>, String> {
+    let (Some(vm), Some(crate::seen::Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
+        return Err("the bootstrap data was not read".to_owned());
+    };
+    seed::files(facts, &vm.config, data)?.image().map_err(|why| why.to_string())
+}

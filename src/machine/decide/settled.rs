@@ -1,0 +1,83 @@
+//! The way of a machine that was ready once: it stays so while its VM is there, is started again
+//! when it was stopped, and loses its seed when the node has joined.
+
+use super::super::decision::{Decision, Look, Step, Waiting, Wake};
+use super::super::facts::{Facts, Power, VmFact, VmSeen};
+use super::super::seed;
+use super::identity::{Identity, identity};
+use super::just_ended;
+use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
+use crate::ids::VmId;
+use crate::seen::Seen;
+
+pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
+    let entry = facts.listed.as_ref().and_then(Option::as_ref);
+    let missing = matches!(facts.listed, Some(None));
+    let tagged = entry.is_some_and(|entry| entry.tags.iter().any(|tag| tag == seed::TAG));
+    let unseed = facts.is_joined() && (facts.recorded_seed().is_some() || tagged);
+    if !missing && !unseed {
+        return powered(facts, vmid, entry);
+    }
+    match &facts.vm {
+        None => Decision::Look(Look::Vm),
+        Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
+        }
+        Some(VmSeen::Absent) => Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
+        Some(VmSeen::Present(vm)) => match identity(facts, vm) {
+            Identity::Foreign(why) => {
+                let text = format!("VM {vmid} on {} is not this machine's: {why}", vm.node);
+                Decision::Wait(Waiting::Foreign(text), Wake::seconds(60))
+            }
+            _ if unseed => eject(facts, vmid, vm),
+            _ => powered(facts, vmid, entry),
+        },
+    }
+}
+
+/// The list lags by some seconds, so a VM that it calls stopped is asked itself.
+fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
+    if entry.is_none_or(|entry| entry.status.as_deref() != Some("stopped")) {
+        return Decision::Ready(None);
+    }
+    match &facts.power {
+        None => Decision::Look(Look::Power),
+        Some(Seen::Present(Power::Running)) => Decision::Ready(None),
+        Some(Seen::Present(power)) => match &facts.task {
+            Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
+                if !matches!(exit, Exit::Success) =>
+            {
+                Decision::Do(Step::ForgetTask)
+            }
+            _ => Decision::Do(Step::Start(*power)),
+        },
+        Some(Seen::Absent) => Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
+        Some(Seen::Unknown(why)) => {
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
+        }
+    }
+}
+
+/// Takes the seed, which carries join secrets, out of the drive and off the storage.
+fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
+    if let Some(lock) = vm.config.lock() {
+        let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
+        return Decision::Wait(waiting, Wake::seconds(10));
+    }
+    match (facts.attached_seed(), facts.recorded_seed()) {
+        // Recorded before the drive is emptied, so that the file is found after a crash.
+        (Some(volume), recorded) if recorded != Some(&volume) => {
+            Decision::Do(Step::RecordSeed(volume))
+        }
+        (Some(_), _) => Decision::Do(Step::Eject(seed::detach(&vm.config))),
+        (None, Some(_)) if just_ended(facts, Operation::DeleteSeed) => {
+            Decision::Do(Step::ForgetSeed)
+        }
+        (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        (None, None) if vm.config.tags().contains(seed::TAG) => {
+            Decision::Do(Step::Eject(seed::detach(&vm.config)))
+        }
+        // The list lags behind what the VM itself says.
+        (None, None) => Decision::Ready(None),
+    }
+}

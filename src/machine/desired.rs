@@ -1,0 +1,204 @@
+//! What the VM's configuration should say, and which options bring it there. Pure.
+//!
+//! Only what differs is written, and what the template says besides stays: MAC addresses, firewall
+//! flags and queues of network devices, tags, and devices that the machine does not name.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::decide::{provider_id, without_mark};
+use super::facts::Facts;
+use crate::api::{BootVolume, NetworkModel};
+use crate::ipam::{DEFAULT_DEVICE, Family};
+use crate::pve::{NetDevice, Tags, VmConfig};
+
+const GIB: u64 = 1 << 30;
+
+/// The options to write so that the VM is as the machine asks; none when it is.
+///
+/// # Errors
+/// A text for people when the machine asks for something that cannot be.
+pub(super) fn options(
+    facts: &Facts,
+    config: &VmConfig,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut options = BTreeMap::new();
+    let spec = &facts.machine.spec;
+    for (key, wanted) in [("sockets", spec.num_sockets), ("cores", spec.num_cores)] {
+        if let Some(wanted) = wanted.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0)
+            && config.number(key) != Some(wanted)
+        {
+            options.insert(key.to_owned(), wanted.to_string());
+        }
+    }
+    if let Some(mib) = spec.memory_mib.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0)
+        && config.memory_mib() != Some(mib)
+    {
+        options.insert("memory".to_owned(), mib.to_string());
+    }
+    let has = config.description();
+    let wanted = match spec.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) => Some(text.to_owned()),
+        None => has.as_deref().and_then(without_mark),
+    };
+    // The uuid recorded by now tells whose the VM is, so the mark of the clone may go.
+    if has != wanted && is_recorded(facts, config) {
+        options.insert("description".to_owned(), wanted.unwrap_or_default());
+    }
+    options.extend(network(facts, config)?);
+    if let Some(tags) = tags(facts, config) {
+        options.insert("tags".to_owned(), tags);
+    }
+    Ok(options)
+}
+
+fn is_recorded(facts: &Facts, config: &VmConfig) -> bool {
+    let recorded = facts.machine.spec.provider_id.as_deref();
+    recorded.is_some() && config.uuid().map(|uuid| provider_id(&uuid)).as_deref() == recorded
+}
+
+/// A network device as the machine asks for it.
+struct Wanted<'a> {
+    bridge: &'a str,
+    model: NetworkModel,
+    mtu: Option<u16>,
+    vlan: Option<u16>,
+}
+
+fn wanted_devices(facts: &Facts) -> Vec<(&str, Wanted<'_>)> {
+    let Some(network) = &facts.machine.spec.network else { return Vec::new() };
+    let default = network.default.iter().map(|device| {
+        let model = device.model.unwrap_or_default();
+        let (mtu, vlan) = (device.mtu, device.vlan);
+        (DEFAULT_DEVICE, Wanted { bridge: &device.bridge, model, mtu, vlan })
+    });
+    let more = network.additional_devices.iter().flatten().map(|device| {
+        let model = device.model.unwrap_or_default();
+        let (mtu, vlan) = (device.mtu, device.vlan);
+        (device.name.as_str(), Wanted { bridge: &device.bridge, model, mtu, vlan })
+    });
+    default.chain(more).collect()
+}
+
+/// Devices that differ in what the machine asks for; MTU and VLAN that it does not name are kept.
+fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>, String> {
+    let mut options = BTreeMap::new();
+    for (name, wanted) in wanted_devices(facts) {
+        let number = name.strip_prefix("net").and_then(|n| n.parse::<u8>().ok());
+        if number.is_none_or(|n| n > 31) {
+            return Err(format!(
+                "spec.network.additionalDevices: {name:?} is no network device of Proxmox: \
+                 expected net1 to net31"
+            ));
+        }
+        let model = wanted.model.as_str();
+        let found = config.net(name);
+        let mut device = found.clone().unwrap_or_else(|| NetDevice::new(model));
+        if device.model() != Some(model) {
+            device.set_model(model);
+        }
+        if device.bridge() != Some(wanted.bridge) {
+            device.set("bridge", wanted.bridge);
+        }
+        if let Some(mtu) = wanted.mtu.filter(|mtu| device.mtu() != Some(*mtu)) {
+            device.set("mtu", mtu);
+        }
+        if let Some(vlan) = wanted.vlan.filter(|vlan| device.vlan() != Some(*vlan)) {
+            device.set("tag", vlan);
+        }
+        if found.as_ref() != Some(&device) {
+            options.insert(name.to_owned(), device.to_string());
+        }
+    }
+    Ok(options)
+}
+
+/// Whether a device that the seed has to name has no MAC address yet.
+pub(super) fn lacks_mac(facts: &Facts, config: &VmConfig) -> bool {
+    let has_mac = |name: &str| config.net(name).is_some_and(|device| device.mac().is_some());
+    let mut named: Vec<&str> = wanted_devices(facts).into_iter().map(|(name, _)| name).collect();
+    named.extend(facts.addresses.iter().map(|fact| fact.slot.device.as_str()));
+    named.into_iter().any(|name| !has_mac(name))
+}
+
+/// The tags to write, when the VM lacks some. Proxmox keeps tags in lower case.
+fn tags(facts: &Facts, config: &VmConfig) -> Option<String> {
+    let mut tags: Tags = config.tags();
+    let mut added = false;
+    for tag in facts.machine.spec.tags.iter().flatten() {
+        added |= tags.insert(tag);
+    }
+    let address = facts.addresses.iter().find_map(|fact| {
+        let default = fact.slot.device == DEFAULT_DEVICE && fact.slot.family == Family::V4;
+        fact.address.as_ref().filter(|_| default).map(|address| address.address)
+    });
+    if let Some(address) = address {
+        added |= tags.insert(&format!("ip_{DEFAULT_DEVICE}_{address}"));
+    }
+    added.then(|| tags.to_string())
+}
+
+/// The size in GiB to grow the boot volume to; `None` when it is large enough.
+///
+/// # Errors
+/// A text for people when there is no such volume.
+pub(super) fn growth(volume: &BootVolume, config: &VmConfig) -> Result<Option<u32>, String> {
+    let disk = &volume.disk;
+    let gib = u32::try_from(volume.size_gb).map_err(|_| {
+        format!("spec.disks.bootVolume.sizeGb {} is no size in GiB", volume.size_gb)
+    })?;
+    let Some(drive) = config.drive(disk).filter(|drive| !drive.is_cdrom()) else {
+        let mut text = format!("the template has no disk {disk} (spec.disks.bootVolume.disk)");
+        let mut separator = "; it has ";
+        for (key, _) in config.options().iter().filter(|(key, _)| is_disk(key)) {
+            if config.drive(key).is_some_and(|drive| !drive.is_cdrom()) {
+                let _ = write!(text, "{separator}{key}");
+                separator = ", ";
+            }
+        }
+        return Err(text);
+    };
+    Ok(match drive.size() {
+        Some(size) if size >= u64::from(gib) * GIB => None,
+        _ => Some(gib),
+    })
+}
+
+fn is_disk(key: &str) -> bool {
+    ["scsi", "virtio", "sata", "ide"]
+        .iter()
+        .any(|bus| key.strip_prefix(bus).is_some_and(|number| number.parse::<u8>().is_ok()))
+}
+
+/// What is missing of the addresses, with what their provider says; `None` when all are there.
+pub(super) fn missing_addresses(facts: &Facts) -> Option<String> {
+    if let Some(trouble) = &facts.ipam_trouble {
+        return Some(trouble.clone());
+    }
+    let machine = facts.name();
+    let missing: Vec<String> = facts
+        .addresses
+        .iter()
+        .filter(|fact| fact.address.is_none())
+        .map(|fact| {
+            let claim = fact.slot.claim_name(machine);
+            let pool = &fact.slot.pool;
+            match (&fact.wrong, &fact.claim) {
+                (Some(wrong), _) => wrong.clone(),
+                (None, Some(found)) if !found.ours => format!(
+                    "IPAddressClaim {claim} belongs to another object: delete it to let this \
+                     machine claim its own"
+                ),
+                (None, Some(found)) => match &found.message {
+                    Some(message) => format!("IPAddressClaim {claim} at {pool}: {message}"),
+                    None => format!("IPAddressClaim {claim} at {pool} has no answer yet"),
+                },
+                (None, None) => format!("IPAddressClaim {claim} at {pool} is not made yet"),
+            }
+        })
+        .collect();
+    (!missing.is_empty()).then(|| missing.join("; "))
+}
+
+#[cfg(test)]
+mod tests;

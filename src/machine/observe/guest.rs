@@ -1,0 +1,135 @@
+//! The guest as its agent and cloud-init show it.
+
+use super::super::facts::GuestFact;
+use super::super::pass::Pass;
+use crate::hypervisor::Endpoint;
+use crate::ids::{NodeName, VmId};
+use crate::pve::{self, AgentExecStatus};
+
+/// Exit code of `cloud-init status` for "done, with recoverable errors", since cloud-init 23.4.
+const DEGRADED: i64 = 2;
+
+/// Characters of the guest's output that go into a message.
+const EXCERPT: usize = 500;
+
+impl Pass<'_> {
+    pub(super) async fn ask_guest(&self) -> GuestFact {
+        let (Some(endpoint), Some(vmid), Some(node)) =
+            (&self.endpoint, self.facts.vmid(), self.vm_node())
+        else {
+            return GuestFact::Unknown("no Proxmox endpoint was looked up".to_owned());
+        };
+        let checks = self.facts.machine.spec.checks.as_ref();
+        if checks.and_then(|checks| checks.skip_cloud_init_status) == Some(true) {
+            return match endpoint.client().agent_osinfo(&node, vmid).await {
+                Ok(_) => GuestFact::AgentUp,
+                Err(error) => unanswered(&error),
+            };
+        }
+        self.ask_cloud_init(endpoint, &node, vmid).await
+    }
+
+    /// Runs `cloud-init status`, and reads the answer now or in a later pass.
+    async fn ask_cloud_init(&self, endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> GuestFact {
+        let pid = match endpoint.agent_pid(&self.key) {
+            Some(pid) => pid,
+            None => match endpoint.client().agent_exec(node, vmid, &["cloud-init", "status"]).await
+            {
+                Ok(pid) => {
+                    endpoint.set_agent_pid(&self.key, Some(pid));
+                    pid
+                }
+                Err(error) => return unanswered(&error),
+            },
+        };
+        match endpoint.client().agent_exec_status(node, vmid, pid).await {
+            Ok(answer) if !answer.exited => GuestFact::CloudInitRunning,
+            Ok(answer) => {
+                endpoint.set_agent_pid(&self.key, None);
+                judge(&answer)
+            }
+            Err(error) => {
+                // The answer is given once, and a guest that rebooted has forgotten the process.
+                endpoint.set_agent_pid(&self.key, None);
+                unanswered(&error)
+            }
+        }
+    }
+}
+
+fn unanswered(error: &pve::Error) -> GuestFact {
+    if error.is_agent_down() {
+        GuestFact::AgentDown(error.message().to_owned())
+    } else {
+        GuestFact::Unknown(error.to_string())
+    }
+}
+
+/// What the end of `cloud-init status` means.
+fn judge(answer: &AgentExecStatus) -> GuestFact {
+    let output = answer.out_data.as_deref().unwrap_or_default();
+    let words = excerpt(&[output, answer.err_data.as_deref().unwrap_or_default()].join("\n"));
+    if let Some(signal) = answer.signal {
+        return GuestFact::Unknown(format!("`cloud-init status` was ended by signal {signal}"));
+    }
+    let says = |word: &str| {
+        output.lines().any(|line| line.trim().strip_prefix("status:").map(str::trim) == Some(word))
+    };
+    match answer.exit_code.unwrap_or(0) {
+        0 | DEGRADED if says("running") || says("not started") || says("not run") => {
+            GuestFact::CloudInitRunning
+        }
+        0 => GuestFact::CloudInitDone(None),
+        DEGRADED => GuestFact::CloudInitDone(Some(words)),
+        code => {
+            GuestFact::CloudInitFailed(format!("`cloud-init status` exited with {code}: {words}"))
+        }
+    }
+}
+
+/// One line of at most [`EXCERPT`] characters.
+fn excerpt(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut short: String = line.chars().take(EXCERPT).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i64, out: &str) -> GuestFact {
+        judge(&AgentExecStatus {
+            exited: true,
+            exit_code: Some(code),
+            out_data: Some(out.to_owned()),
+            ..AgentExecStatus::default()
+        })
+    }
+
+    #[test]
+    fn cloud_init_is_judged_by_exit_code_and_status_line() {
+        assert_eq!(ended(0, "status: running\n"), GuestFact::CloudInitRunning);
+        assert_eq!(ended(0, "status: not started"), GuestFact::CloudInitRunning);
+        assert_eq!(ended(2, "status: running\n"), GuestFact::CloudInitRunning);
+        assert_eq!(ended(0, "status: done\n"), GuestFact::CloudInitDone(None));
+        assert_eq!(
+            ended(2, "status: done\nextended_status: degraded done"),
+            GuestFact::CloudInitDone(Some(
+                "status: done extended_status: degraded done".to_owned()
+            ))
+        );
+        let failed = ended(1, "status: error\n");
+        assert!(matches!(failed, GuestFact::CloudInitFailed(why) if why.contains("status: error")));
+    }
+
+    #[test]
+    fn a_killed_command_says_nothing_about_cloud_init() {
+        let killed =
+            AgentExecStatus { exited: true, signal: Some(9), ..AgentExecStatus::default() };
+        assert!(matches!(judge(&killed), GuestFact::Unknown(_)));
+    }
+}

@@ -1,0 +1,319 @@
+//! Facts about one machine: from the copies of watched objects at once, from Proxmox when asked.
+
+mod guest;
+mod placement;
+mod proxmox;
+
+pub(super) use placement::group;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::ObjectMeta;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Resource, ResourceExt};
+
+use super::decision::Look;
+use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts};
+use super::pass::Pass;
+use super::stores::Stores;
+use crate::api::capi::{self, Cluster};
+use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
+use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::fault::{Class, Fault};
+use crate::hypervisor::{Endpoint, ObjectKey, Operation};
+use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION, Slot};
+use crate::pve::Upid;
+use crate::seen::Seen;
+
+/// The object of this name in a namespace, from its copy.
+fn read<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: kube::runtime::reflector::Lookup<DynamicType = ()> + Clone + 'static,
+{
+    store.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// What is known without a call.
+pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
+    let namespace = machine.namespace().unwrap_or_default();
+    let owner = capi::owner(machine.meta(), "Machine")
+        .and_then(|owner| read(&stores.owners, &namespace, &owner.name))
+        .map(|owner| owner.as_ref().clone());
+    let cluster_name = owner
+        .as_ref()
+        .and_then(|owner| capi::cluster_name(&owner.metadata))
+        .or_else(|| capi::cluster_name(machine.meta()))
+        .map(str::to_owned);
+    let cluster = cluster_name
+        .as_deref()
+        .and_then(|name| read(&stores.clusters, &namespace, name))
+        .map(|cluster| cluster.as_ref().clone());
+    let infra = infra(stores, &namespace, cluster.as_ref(), cluster_name.as_deref());
+    let claims = stores
+        .claims
+        .state()
+        .iter()
+        .filter(|claim| is_ours(claim, &machine) && claim.metadata.deletion_timestamp.is_none())
+        .map(|claim| claim.name_any())
+        .collect();
+    let mut facts = Facts {
+        machine,
+        owner,
+        cluster,
+        infra,
+        connection: None,
+        addresses: Vec::new(),
+        claims,
+        ipam_trouble: None,
+        task: None,
+        listed: None,
+        vm: None,
+        power: None,
+        placement: None,
+        bootstrap: None,
+        iso_storages: None,
+        guest: None,
+        clone_refused: false,
+        vmid_foreign: false,
+    };
+    facts.addresses = addresses(stores, &facts);
+    if !stores.know_ipam() {
+        facts.ipam_trouble = Some(
+            "the API server does not list IPAddressClaims and IPAddresses of \
+             ipam.cluster.x-k8s.io/v1beta1, which come with Cluster API core"
+                .to_owned(),
+        );
+    }
+    facts
+}
+
+/// The ProxmoxCluster that the Cluster refers to; without a Cluster, the one that carries its name
+/// as a label, so that a machine can be deleted after its Cluster.
+fn infra(
+    stores: &Stores,
+    namespace: &str,
+    cluster: Option<&Cluster>,
+    cluster_name: Option<&str>,
+) -> Option<ProxmoxCluster> {
+    if let Some(cluster) = cluster {
+        let reference = cluster.spec.infrastructure_ref.as_ref()?;
+        let found = read(&stores.infra, namespace, reference.name.as_deref()?)?;
+        return found.0.clone().ok();
+    }
+    let cluster_name = cluster_name?;
+    let found = stores.infra.find(|infra| {
+        infra.meta().namespace.as_deref() == Some(namespace)
+            && capi::cluster_name(infra.meta()) == Some(cluster_name)
+    })?;
+    found.0.clone().ok()
+}
+
+fn is_ours(claim: &IPAddressClaim, machine: &ProxmoxMachine) -> bool {
+    owned_by(&claim.metadata, machine.metadata.uid.as_deref())
+}
+
+fn owned_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
+    let owners = meta.owner_references.iter().flatten();
+    uid.is_some() && owners.map(|owner| owner.uid.as_str()).any(|owner| Some(owner) == uid)
+}
+
+fn addresses(stores: &Stores, facts: &Facts) -> Vec<AddressFact> {
+    let Some(infra) = &facts.infra else { return Vec::new() };
+    ipam::wanted_slots(&infra.name_any(), &infra.spec, &facts.machine.spec)
+        .into_iter()
+        .map(|slot| address(stores, &facts.machine, slot))
+        .collect()
+}
+
+fn address(stores: &Stores, machine: &ProxmoxMachine, slot: Slot) -> AddressFact {
+    let namespace = machine.namespace().unwrap_or_default();
+    let name = slot.claim_name(&machine.name_any());
+    let claim = read(&stores.claims, &namespace, &name).map(|claim| ClaimFact {
+        ours: is_ours(&claim, machine) && claim.metadata.deletion_timestamp.is_none(),
+        message: said(&claim),
+    });
+    let given = read(&stores.addresses, &namespace, &name)
+        .filter(|address| address.metadata.deletion_timestamp.is_none())
+        .filter(|_| claim.as_ref().is_some_and(|claim| claim.ours))
+        .map(|address| ipam::read_address(&address, &name, &slot));
+    let (address, wrong) = match given {
+        None => (None, None),
+        Some(Ok(given)) => {
+            let ipam::Assigned { address, prefix, gateway } = given;
+            (Some(Address { address, prefix, gateway, metric: None }), None)
+        }
+        Some(Err(wrong)) => (None, Some(wrong.to_string())),
+    };
+    AddressFact { slot, claim, address, wrong }
+}
+
+/// What a provider says on a claim that it does not answer.
+fn said(claim: &IPAddressClaim) -> Option<String> {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return Some("it is being deleted".to_owned());
+    }
+    let conditions = claim.status.as_ref()?.conditions.as_ref()?;
+    let bad = conditions.iter().find(|condition| condition.status == "False")?;
+    bad.message.clone().or_else(|| bad.reason.clone())
+}
+
+impl Pass<'_> {
+    /// Looks one thing up.
+    pub(super) async fn look(&mut self, look: Look) {
+        match look {
+            Look::Connection => self.connect().await,
+            Look::Vm => self.facts.vm = Some(self.find_vm().await),
+            Look::Power => self.facts.power = Some(self.read_power().await),
+            Look::Placement => self.facts.placement = Some(self.survey().await),
+            Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
+            Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
+            Look::Guest => self.facts.guest = Some(self.ask_guest().await),
+        }
+    }
+
+    async fn connect(&mut self) {
+        let connected = match &self.facts.infra {
+            Some(infra) => self.shared.connections.of(infra).await,
+            None => {
+                let cluster = self.facts.cluster_name().unwrap_or("(no cluster label)");
+                Err(Fault::new(
+                    Class::Blocked,
+                    format!(
+                        "the ProxmoxCluster of Cluster {cluster} was not found, so Proxmox cannot \
+                         be talked to: restore it, or remove the finalizer of this ProxmoxMachine \
+                         after its VM is gone"
+                    ),
+                ))
+            }
+        };
+        self.facts.connection = Some(connected.as_ref().map(|_| ()).map_err(Clone::clone));
+        if let Ok(endpoint) = connected {
+            self.adopt(&endpoint).await;
+            self.endpoint = Some(endpoint);
+        }
+    }
+
+    /// Takes up at an endpoint what the object records: promise, task and watch.
+    async fn adopt(&mut self, endpoint: &Arc<Endpoint>) {
+        let key = &self.key;
+        let recorded = self.facts.machine.status.as_ref().and_then(|s| s.task_ref.as_deref());
+        if endpoint.task(key).is_none()
+            && let Some(upid) = recorded.and_then(|upid| upid.parse::<Upid>().ok())
+        {
+            let operation = operation_of(&upid);
+            endpoint.follow(key, upid, operation);
+        }
+        self.facts.task = endpoint.task(key);
+        let Some(vmid) = self.facts.vmid() else { return };
+        endpoint.watch(vmid, key.clone());
+        let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);
+        if provisioned {
+            // The listing tells as much as a look of each machine's own would.
+            endpoint.ledger().release(vmid, self.facts.uid());
+            if let Ok(view) = endpoint.recent_view().await {
+                self.facts.listed = Some(view.guests.get(&vmid).cloned());
+            }
+        } else if let Some(promise) = placement::promise(&self.facts, self.recorded_memory()) {
+            // Refused: the number is another machine's too; whose VM it is shows at the VM.
+            let _ = endpoint.ledger().restore(vmid, promise);
+        }
+    }
+
+    fn recorded_memory(&self) -> u64 {
+        let mib = self.facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
+        mib.unwrap_or(0) << 20
+    }
+
+    /// The bootstrap Secret, and the metrics of the pools that the seed names.
+    async fn read_bootstrap(&mut self) -> Seen<BootstrapData> {
+        if let Err(why) = self.read_metrics().await {
+            return Seen::Unknown(why);
+        }
+        let name =
+            self.facts.owner.as_ref().and_then(|o| o.spec.bootstrap.data_secret_name.clone());
+        let Some(name) = name else { return Seen::Absent };
+        let api: Api<Secret> = Api::namespaced(self.shared.client.clone(), &self.key.namespace);
+        match api.get_opt(&name).await {
+            Ok(None) => Seen::Absent,
+            Err(error) => Seen::Unknown(format!("Secret {name} cannot be read: {error}")),
+            Ok(Some(secret)) => {
+                let mut data = secret.data.unwrap_or_default();
+                match data.remove("value") {
+                    None => Seen::Unknown(format!("Secret {name} has no key \"value\"")),
+                    Some(value) => Seen::Present(BootstrapData {
+                        format: data.remove("format").map(|format| format.0),
+                        value: value.0.into(),
+                    }),
+                }
+            }
+        }
+    }
+
+    async fn read_metrics(&mut self) -> Result<(), String> {
+        let mut read: Vec<(ipam::PoolRef, Option<u32>)> = Vec::new();
+        for index in 0..self.facts.addresses.len() {
+            let pool = self.facts.addresses[index].slot.pool.clone();
+            let known = read.iter().find(|(other, _)| *other == pool).map(|(_, metric)| *metric);
+            let metric = match known {
+                Some(metric) => metric,
+                None => {
+                    let metric = self.metric_of(&pool).await?;
+                    read.push((pool, metric));
+                    metric
+                }
+            };
+            if let Some(address) = &mut self.facts.addresses[index].address {
+                address.metric = metric;
+            }
+        }
+        Ok(())
+    }
+
+    /// The metric of a pool's gateway; a pool that is gone names none.
+    async fn metric_of(&self, pool: &ipam::PoolRef) -> Result<Option<u32>, String> {
+        let client = self.shared.client.clone();
+        let read = match pool.kind.as_str() {
+            IN_CLUSTER_POOL => {
+                let api: Api<InClusterIPPool> = Api::namespaced(client, &self.key.namespace);
+                api.get_metadata_opt(&pool.name).await.map(|found| found.map(|it| it.metadata))
+            }
+            GLOBAL_IN_CLUSTER_POOL => {
+                let api: Api<GlobalInClusterIPPool> = Api::all(client);
+                api.get_metadata_opt(&pool.name).await.map(|found| found.map(|it| it.metadata))
+            }
+            _ => Ok(None),
+        };
+        let found = read.map_err(|error| format!("{pool} cannot be read: {error}"))?;
+        let Some(text) = found
+            .and_then(|pool| pool.annotations)
+            .and_then(|mut annotations| annotations.remove(METRIC_ANNOTATION))
+        else {
+            return Ok(None);
+        };
+        text.trim().parse().map(Some).map_err(|_| {
+            format!(
+                "annotation {METRIC_ANNOTATION} of {pool} is {text:?}: expected a number from 0 to \
+                 4294967295"
+            )
+        })
+    }
+}
+
+/// What a task in `status.taskRef` was started for.
+fn operation_of(upid: &Upid) -> Operation {
+    match upid.kind() {
+        "qmclone" => Operation::Clone,
+        "qmstart" | "qmresume" => Operation::Start,
+        "qmstop" | "qmshutdown" => Operation::Stop,
+        "qmdestroy" => Operation::Destroy,
+        "resize" => Operation::Resize,
+        "qmconfig" => Operation::Configure,
+        _ => Operation::Recorded,
+    }
+}
+
+/// The key of an object.
+pub(super) fn key_of(machine: &ProxmoxMachine) -> ObjectKey {
+    ObjectKey { namespace: machine.namespace().unwrap_or_default(), name: machine.name_any() }
+}

@@ -1,0 +1,156 @@
+//! What the choice of node and VMID is made from.
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+
+use super::super::facts::{Facts, NodeFact, PlacementFacts};
+use super::super::pass::Pass;
+use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
+use crate::hypervisor::{Endpoint, Promise, View};
+use crate::ids::VmId;
+use crate::seen::Seen;
+
+/// What a machine that records a VMID has been promised.
+pub(super) fn promise(facts: &Facts, memory: u64) -> Option<Promise> {
+    Some(Promise {
+        owner: facts.machine.metadata.uid.clone()?,
+        node: facts.recorded_node(),
+        memory,
+        group: group(facts),
+    })
+}
+
+/// Machines of one group are spread over the nodes: those of one role of one cluster.
+pub(in super::super) fn group(facts: &Facts) -> String {
+    group_of(
+        facts.machine.metadata.namespace.as_deref().unwrap_or_default(),
+        facts.cluster_name().unwrap_or_default(),
+        facts.is_control_plane(),
+    )
+}
+
+fn group_of(namespace: &str, cluster: &str, control_plane: bool) -> String {
+    let role = if control_plane { "control-plane" } else { "worker" };
+    format!("{namespace}/{cluster}/{role}")
+}
+
+impl Pass<'_> {
+    /// Reads the cluster and adds the promises of machines that it does not list yet.
+    pub(super) async fn survey(&self) -> Seen<PlacementFacts> {
+        let Some(endpoint) = &self.endpoint else {
+            return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
+        };
+        self.restore_promises(endpoint);
+        // Before the reading: what is promised while it is made refuses the choice.
+        let ledger_version = endpoint.ledger().version();
+        let view = match endpoint.view(Instant::now()).await {
+            Ok(view) => view,
+            Err(error) => return Seen::Unknown(error.to_string()),
+        };
+        let next_id = if self.facts.machine.spec.vm_id_range.is_some() {
+            None
+        } else {
+            match endpoint.client().next_id().await {
+                Ok(id) => Some(id),
+                Err(error) => return Seen::Unknown(error.to_string()),
+            }
+        };
+        let promises = endpoint.ledger().promises().clone();
+        let mut taken: BTreeSet<VmId> = endpoint.ledger().taken();
+        taken.extend(view.vmids());
+        let mut nodes = nodes(&view);
+        for (vmid, promise) in &promises {
+            let unlisted = view.guests.get(vmid).is_none_or(|guest| guest.memory.is_none());
+            if let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) {
+                node.committed += if unlisted { promise.memory } else { 0 };
+            }
+        }
+        let group = group(&self.facts);
+        for (uid, node) in self.placed(&group) {
+            let promised = promises.values().any(|promise| promise.owner == uid);
+            if let Some(node) = nodes.get_mut(&node).filter(|_| !promised) {
+                node.same_role += 1;
+            }
+        }
+        for promise in promises.values().filter(|promise| promise.group == group) {
+            if let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) {
+                node.same_role += 1;
+            }
+        }
+        Seen::Present(PlacementFacts {
+            ledger_version,
+            taken,
+            next_id,
+            guests: view.guests.clone(),
+            nodes,
+        })
+    }
+
+    /// After a restart the objects remember what was promised.
+    fn restore_promises(&self, endpoint: &Endpoint) {
+        let source = self.facts.infra.as_ref().map(credentials);
+        for machine in self.machines() {
+            let recorded = machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok());
+            let ready = machine.status.as_ref().is_some_and(|status| status.ready);
+            let Some(vmid) = recorded.filter(|_| !ready) else { continue };
+            let facts = super::gather(&self.shared.stores, machine.clone());
+            if facts.infra.as_ref().map(credentials) != source {
+                continue;
+            }
+            let memory = machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
+            if let Some(promise) = promise(&facts, memory.unwrap_or(0) << 20) {
+                // Refused: two machines record one number, which shows at the VM.
+                let _ = endpoint.ledger().restore(vmid, promise);
+            }
+        }
+    }
+
+    /// Machines of a group that are placed, with their node.
+    fn placed(&self, group: &str) -> Vec<(String, crate::ids::NodeName)> {
+        self.machines()
+            .into_iter()
+            .filter(|machine| {
+                let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+                let cluster = capi::cluster_name(&machine.metadata).unwrap_or_default();
+                let control_plane = capi::is_control_plane(&machine.metadata);
+                group_of(namespace, cluster, control_plane) == group
+            })
+            .filter_map(|machine| {
+                let node = machine.status?.proxmox_node?.parse().ok()?;
+                Some((machine.metadata.uid?, node))
+            })
+            .collect()
+    }
+
+    fn machines(&self) -> Vec<ProxmoxMachine> {
+        let all = self.shared.stores.machines.state();
+        all.iter().filter_map(|machine| machine.0.as_ref().ok().cloned()).collect()
+    }
+}
+
+/// Which credentials a cluster uses: the same ones reach the same Proxmox cluster.
+fn credentials(infra: &ProxmoxCluster) -> Option<(Option<String>, Option<String>)> {
+    let reference = infra.spec.credentials_ref.as_ref()?;
+    let namespace = reference.namespace.clone().or_else(|| infra.metadata.namespace.clone());
+    Some((namespace, reference.name.clone()))
+}
+
+/// Nodes with what their listed guests take.
+fn nodes(view: &View) -> std::collections::BTreeMap<crate::ids::NodeName, NodeFact> {
+    let mut nodes: std::collections::BTreeMap<_, _> = view
+        .nodes
+        .iter()
+        .map(|(name, node)| {
+            let fact =
+                NodeFact { state: node.state, memory: node.memory, committed: 0, same_role: 0 };
+            (name.clone(), fact)
+        })
+        .collect();
+    for guest in view.guests.values().filter(|guest| !guest.template) {
+        if let Some(node) = nodes.get_mut(&guest.node) {
+            node.committed += guest.memory.unwrap_or(0);
+        }
+    }
+    nodes
+}

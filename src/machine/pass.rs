@@ -1,0 +1,274 @@
+//! One pass over one machine: observe, decide and act in turns, then report.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType, Recorder};
+use tracing::{debug, info};
+
+use super::decide::decide;
+use super::decision::{Decision, Waiting, Wake};
+use super::facts::Facts;
+use super::observe;
+use super::report::{self, Conclusion};
+use super::stores::Stores;
+use crate::api::{ProxmoxMachine, conditions, reasons};
+use crate::connections::Connections;
+use crate::fault::Fault;
+use crate::hypervisor::{Endpoint, ObjectKey, Operation};
+
+/// Turns of one pass. A whole life takes about twenty; more means that two decisions undo each
+/// other, which is told and slowed down rather than repeated at full speed.
+const TURNS: usize = 40;
+
+/// First and longest pause after a fault.
+const RETRY_FIRST: Duration = Duration::from_secs(2);
+const RETRY_LAST: Duration = Duration::from_mins(1);
+
+/// What all passes share.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) connections: Arc<Connections>,
+    pub(super) stores: Stores,
+    pub(super) recorder: Recorder,
+    pub(super) memory: Memory,
+    pub(super) started: tokio::time::Instant,
+}
+
+/// What is remembered of machines between passes. All of it may be lost: it only makes things
+/// quicker, and keeps a foreign VM from being waited for.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
+
+/// What is remembered of one machine.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Remembered {
+    /// Faults in a row.
+    pub(super) faults: u32,
+    /// A VMID was chosen by this process and no clone has been asked for under it yet.
+    pub(super) untouched: bool,
+    /// The object as the API server answered the last write, until the copy catches up.
+    latest: Option<ProxmoxMachine>,
+    /// Versions that came before it.
+    outdated: Vec<String>,
+}
+
+impl Memory {
+    /// Works on what is remembered of a machine.
+    pub(super) fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Remembered) -> T) -> T {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        work(all.entry(key.clone()).or_default())
+    }
+
+    /// Forgets a machine.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+impl Remembered {
+    /// Takes note of a write that replaced the version `before`.
+    pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
+        self.outdated.extend(before);
+        self.latest = Some(now.clone());
+    }
+
+    /// The newer of the copy and of what was written last.
+    fn newest(&mut self, copy: ProxmoxMachine) -> ProxmoxMachine {
+        let version = copy.metadata.resource_version.as_ref();
+        let behind = version.is_some_and(|version| self.outdated.contains(version));
+        match &self.latest {
+            Some(latest) if behind && latest.metadata.uid == copy.metadata.uid => latest.clone(),
+            _ => {
+                self.latest = None;
+                self.outdated.clear();
+                copy
+            }
+        }
+    }
+}
+
+/// Why a pass ended before its report.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Interrupted {
+    /// Somebody else changed the object.
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// The API server refused or did not answer.
+    #[error("API server: {0}")]
+    Api(#[source] Box<kube::Error>),
+}
+
+impl From<kube::Error> for Interrupted {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.is_conflict() => Self::Conflict,
+            _ => Self::Api(Box::new(error)),
+        }
+    }
+}
+
+/// Why a step did not do what it should.
+#[derive(Debug)]
+pub(super) enum Setback {
+    /// Kubernetes; the pass ends here.
+    Interrupted(Interrupted),
+    /// Proxmox, or what was asked for; told in the report.
+    Fault(Operation, Fault),
+    /// Something is missing that has to be waited for.
+    Wait(Waiting),
+}
+
+impl<E: Into<Interrupted>> From<E> for Setback {
+    fn from(error: E) -> Self {
+        Self::Interrupted(error.into())
+    }
+}
+
+/// One pass.
+pub(super) struct Pass<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) key: ObjectKey,
+    pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// As the API server has it; [`Facts::machine`] is what it is going to be.
+    pub(super) stored: ProxmoxMachine,
+    pub(super) facts: Facts,
+}
+
+impl<'a> Pass<'a> {
+    /// Starts from the newest copy of the object.
+    pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
+        let key = observe::key_of(&copy);
+        let stored = shared.memory.with(&key, |remembered| remembered.newest(copy));
+        let facts = observe::gather(&shared.stores, stored.clone());
+        Self { shared, key, endpoint: None, stored, facts }
+    }
+
+    /// Runs the pass and says when the next one is due.
+    pub(super) async fn run(mut self) -> Result<Action, Interrupted> {
+        let conclusion = self.turns().await?;
+        if let Conclusion::Decided(Decision::Gone) = conclusion {
+            self.end();
+            return Ok(Action::await_change());
+        }
+        self.report(&conclusion).await
+    }
+
+    async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
+        for _ in 0..TURNS {
+            let decision = decide(&self.facts, now());
+            debug!(?decision, "decided");
+            match decision {
+                Decision::Look(look) => self.look(look).await,
+                Decision::Do(step) => match self.perform(step).await {
+                    Ok(()) => {}
+                    Err(Setback::Interrupted(interrupted)) => return Err(interrupted),
+                    Err(Setback::Fault(operation, fault)) => {
+                        return Ok(Conclusion::Faulted(operation, fault));
+                    }
+                    Err(Setback::Wait(waiting)) => {
+                        let wake = Wake::seconds(10);
+                        return Ok(Conclusion::Decided(Decision::Wait(waiting, wake)));
+                    }
+                },
+                Decision::Wait(..) | Decision::Fail(_) | Decision::Ready(_) | Decision::Gone => {
+                    return Ok(Conclusion::Decided(decision));
+                }
+            }
+        }
+        Ok(Conclusion::Undecided)
+    }
+
+    async fn report(mut self, conclusion: &Conclusion) -> Result<Action, Interrupted> {
+        let pause = self.pause(conclusion);
+        let at = now();
+        let status = report::status(&self.facts, conclusion, pause, at);
+        let old = self.stored.status.clone().unwrap_or_default();
+        let said = conditions::find(&old.conditions, reasons::VM_PROVISIONED);
+        let news = conditions::find(&status.conditions, reasons::VM_PROVISIONED)
+            .filter(|new| said.map(headline) != Some(headline(new)))
+            .cloned();
+        self.facts.machine.status = Some(status);
+        self.write_status().await?;
+        if let Some(condition) = news {
+            info!(
+                status = condition.status,
+                reason = condition.reason.as_deref().unwrap_or_default(),
+                message = condition.message.as_deref().unwrap_or_default(),
+                "VMProvisioned"
+            );
+            self.announce(&condition).await;
+        }
+        if let Conclusion::Decided(Decision::Ready(Some(attention))) = conclusion
+            && !old.ready
+        {
+            self.publish(EventType::Warning, "CloudInitDegraded", attention).await;
+        }
+        Ok(match report::wake(conclusion, pause) {
+            Wake::OnChange => Action::await_change(),
+            Wake::After(time) => Action::requeue(time),
+        })
+    }
+
+    /// How long to pause after a fault: longer with each in a row.
+    fn pause(&self, conclusion: &Conclusion) -> Option<Duration> {
+        self.shared.memory.with(&self.key, |remembered| {
+            if !conclusion.is_fault() {
+                if conclusion.is_progress() {
+                    remembered.faults = 0;
+                }
+                return None;
+            }
+            let doubled = RETRY_FIRST.saturating_mul(1 << remembered.faults.min(10));
+            remembered.faults = remembered.faults.saturating_add(1);
+            Some(doubled.min(RETRY_LAST))
+        })
+    }
+
+    async fn announce(&self, condition: &conditions::Condition) {
+        let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
+        let bad = matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
+        let type_ = if bad { EventType::Warning } else { EventType::Normal };
+        self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
+    }
+
+    /// Events are for people; one that is lost changes nothing.
+    async fn publish(&self, type_: EventType, reason: &str, text: &str) {
+        let event = Event {
+            type_,
+            action: "Reconcile".to_owned(),
+            reason: reason.to_owned(),
+            note: Some(text.chars().take(1000).collect()),
+            secondary: None,
+        };
+        if let Err(error) = self.shared.recorder.publish(&event, &self.object_reference()).await {
+            debug!(%error, "event not written");
+        }
+    }
+
+    /// Lets go of all that is kept for a machine that is gone.
+    fn end(&self) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.unwatch(&self.key);
+            if let Some(vmid) = self.facts.vmid() {
+                endpoint.ledger().release(vmid, self.facts.uid());
+            }
+        }
+        self.shared.memory.forget(&self.key);
+    }
+}
+
+/// What makes a condition worth an event: not its wording.
+fn headline(condition: &conditions::Condition) -> (&str, Option<&str>, Option<&str>) {
+    (&condition.status, condition.reason.as_deref(), condition.severity.as_deref())
+}
+
+/// The time, which decisions and reports get as an argument.
+#[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
+pub(super) fn now() -> Timestamp {
+    Timestamp::now()
+}

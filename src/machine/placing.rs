@@ -1,0 +1,193 @@
+//! Where a new VM goes: its template, its node and its VMID. Pure.
+
+use super::decision::{Decision, Look, Step, Waiting, Wake};
+use super::facts::{Facts, NodeFact, PlacementFacts};
+use crate::hypervisor::{self, GuestKind};
+use crate::ids::{NodeName, VmId};
+use crate::placement::{self, Candidate, NodeFacts, NodeState, Request, TemplateRef, VmIdRequest};
+use crate::seen::Seen;
+
+const MIB: u64 = 1 << 20;
+
+/// The choice for a machine that has none yet.
+pub(super) fn decide(facts: &Facts) -> Decision {
+    let world = match &facts.placement {
+        None => return Decision::Look(Look::Placement),
+        Some(Seen::Unknown(why)) => {
+            return Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10));
+        }
+        Some(Seen::Absent) => {
+            let why = "the Proxmox cluster lists neither nodes nor guests".to_owned();
+            return Decision::Wait(Waiting::Unknown(why), Wake::seconds(10));
+        }
+        Some(Seen::Present(world)) => world,
+    };
+    match choose(facts, world) {
+        Ok(step) => Decision::Do(step),
+        Err(why) => Decision::Wait(Waiting::Placement(why), Wake::seconds(15)),
+    }
+}
+
+fn choose(facts: &Facts, world: &PlacementFacts) -> Result<Step, String> {
+    let template = template(facts, world)?;
+    let node = node(facts, world, &template)?;
+    let vmid = vmid(facts, world)?;
+    Ok(Step::Reserve {
+        vmid,
+        node,
+        memory: memory(facts, world, &template),
+        template,
+        ledger_version: world.ledger_version,
+    })
+}
+
+fn template(facts: &Facts, world: &PlacementFacts) -> Result<TemplateRef, String> {
+    let candidates: Vec<Candidate> = world
+        .guests
+        .iter()
+        .filter(|(_, guest)| guest.kind == GuestKind::Vm)
+        .map(|(vmid, guest)| Candidate {
+            node: guest.node.clone(),
+            vmid: *vmid,
+            is_template: guest.template,
+            tags: guest.tags.clone(),
+        })
+        .collect();
+    let spec = &facts.machine.spec;
+    if let Some(number) = spec.template_id {
+        let id = VmId::try_from(number).map_err(|error| format!("spec.templateID: {error}"))?;
+        let source = spec.source_node.as_deref().unwrap_or_default();
+        let source = source.parse().map_err(|error| format!("spec.sourceNode: {error}"))?;
+        let online = world.nodes.get(&source).map(|node| node.state);
+        return match placement::verify_template(id, &source, &candidates) {
+            Ok(found) => Ok(found),
+            // While a node is down its guests may be missing from the list.
+            Err(_) if matches!(online, Some(state) if state != hypervisor::NodeState::Online) => {
+                Err(format!(
+                    "node {source} (spec.sourceNode) of template {id} does not answer: bring it \
+                     back, or name a template on another node"
+                ))
+            }
+            Err(_) if !world.nodes.is_empty() && online.is_none() => Err(format!(
+                "the Proxmox cluster has no node {source} (spec.sourceNode); it has {}",
+                names(world)
+            )),
+            Err(why) => Err(why.to_string()),
+        };
+    }
+    let Some(selector) = &spec.template_selector else {
+        return Err("neither spec.templateID with spec.sourceNode nor spec.templateSelector says \
+                    which template to clone: set one"
+            .to_owned());
+    };
+    placement::choose_template(&selector.match_tags, &candidates).map_err(|why| why.to_string())
+}
+
+fn node(facts: &Facts, world: &PlacementFacts, template: &TemplateRef) -> Result<NodeName, String> {
+    let spec = &facts.machine.spec;
+    if let Some(target) = spec.target.as_deref().filter(|target| !target.is_empty()) {
+        let target: NodeName = target.parse().map_err(|error| format!("spec.target: {error}"))?;
+        return usable(&target, "spec.target", world).map(|()| target);
+    }
+    let allowed = [
+        ("ProxmoxMachine spec.allowedNodes", spec.allowed_nodes.as_ref()),
+        (
+            "ProxmoxCluster spec.allowedNodes",
+            facts.infra.as_ref().and_then(|infra| infra.spec.allowed_nodes.as_ref()),
+        ),
+    ];
+    let Some((field, allowed)) = allowed
+        .into_iter()
+        .find_map(|(field, nodes)| Some((field, nodes.filter(|n| !n.is_empty())?)))
+    else {
+        return usable(&template.node, "the template's node", world)
+            .map(|()| template.node.clone());
+    };
+    let mut nodes = Vec::new();
+    for name in allowed {
+        let name: NodeName = name.parse().map_err(|error| format!("{field}: {error}"))?;
+        nodes.push(as_seen_by_placement(name, world));
+    }
+    let request = Request {
+        memory: memory(facts, world, template),
+        adjustment_percent: facts
+            .infra
+            .as_ref()
+            .and_then(|infra| infra.spec.scheduler_hints.as_ref())
+            .and_then(|hints| hints.memory_adjustment)
+            .and_then(|percent| u64::try_from(percent).ok()),
+    };
+    placement::choose_node(&request, &nodes).map_err(|why| why.to_string())
+}
+
+/// Whether a node that was named can take a VM now. A node that is not listed at all is none.
+fn usable(node: &NodeName, field: &str, world: &PlacementFacts) -> Result<(), String> {
+    match world.nodes.get(node).map(|node| node.state) {
+        Some(hypervisor::NodeState::Online) => Ok(()),
+        Some(hypervisor::NodeState::Maintenance) => Err(format!(
+            "node {node} ({field}) is in maintenance: end the maintenance or name another node"
+        )),
+        Some(hypervisor::NodeState::Offline) => {
+            Err(format!("node {node} ({field}) is offline: bring it back or name another node"))
+        }
+        Some(hypervisor::NodeState::Unknown) => {
+            Err(format!("the state of node {node} ({field}) is not known to the Proxmox cluster"))
+        }
+        None if world.nodes.is_empty() => Ok(()),
+        None => Err(format!(
+            "the Proxmox cluster has no node {node} ({field}); it has {}",
+            names(world)
+        )),
+    }
+}
+
+fn names(world: &PlacementFacts) -> String {
+    world.nodes.keys().map(NodeName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn as_seen_by_placement(name: NodeName, world: &PlacementFacts) -> NodeFacts {
+    let absent = NodeFact::default();
+    let (state, fact) = match world.nodes.get(&name) {
+        None => (NodeState::Absent, &absent),
+        Some(fact) => (
+            match fact.state {
+                hypervisor::NodeState::Online => NodeState::Online,
+                hypervisor::NodeState::Maintenance => NodeState::Maintenance,
+                hypervisor::NodeState::Offline => NodeState::Offline,
+                hypervisor::NodeState::Unknown => NodeState::Unknown,
+            },
+            fact,
+        ),
+    };
+    NodeFacts {
+        name,
+        state,
+        memory_total: fact.memory,
+        memory_committed: fact.committed,
+        role_count: fact.same_role,
+    }
+}
+
+/// Memory of the VM in bytes: as asked for, else the template's own.
+fn memory(facts: &Facts, world: &PlacementFacts, template: &TemplateRef) -> u64 {
+    let asked = facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
+    match asked.filter(|mib| *mib > 0) {
+        Some(mib) => mib * MIB,
+        None => world.guests.get(&template.vmid).and_then(|guest| guest.memory).unwrap_or(0),
+    }
+}
+
+fn vmid(facts: &Facts, world: &PlacementFacts) -> Result<VmId, String> {
+    let range = match &facts.machine.spec.vm_id_range {
+        None => None,
+        Some(range) => Some((
+            VmId::try_from(range.start).map_err(|e| format!("spec.vmIDRange.start: {e}"))?,
+            VmId::try_from(range.end).map_err(|e| format!("spec.vmIDRange.end: {e}"))?,
+        )),
+    };
+    let request = VmIdRequest { range, hint: world.next_id, taken: world.taken.clone() };
+    placement::choose_vmid(&request).map_err(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests;

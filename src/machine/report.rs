@@ -1,0 +1,375 @@
+//! From what a pass came to, to the status that people and Cluster API read. Pure.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::decision::{Decision, Failure, Waiting, Wake};
+use super::facts::Facts;
+use crate::api::conditions::{self, Severity, State, V1Beta2Conditions, Wanted};
+use crate::api::{IpAddresses, MachineAddress, MachineAddressType, ProxmoxMachineStatus, reasons};
+use crate::fault::{Class, Fault};
+use crate::hypervisor::{Operation, TaskState};
+use crate::ipam::Family;
+
+/// A regular look at a machine that is up; changes of its VM wake it earlier.
+const REGULAR: Wake = Wake::seconds(600);
+
+/// What a pass came to.
+#[derive(Debug)]
+pub(super) enum Conclusion {
+    /// A decision that ends a pass.
+    Decided(Decision),
+    /// A step that failed.
+    Faulted(Operation, Fault),
+    /// Decisions that undo each other.
+    Undecided,
+}
+
+impl Conclusion {
+    /// Whether the next pass has to wait for `status.retryAfter`.
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self, Self::Faulted(..) | Self::Undecided)
+    }
+
+    /// Whether it shows that what failed before works now.
+    pub(super) fn is_progress(&self) -> bool {
+        match self {
+            Self::Decided(Decision::Wait(waiting, _)) => !matches!(
+                waiting,
+                Waiting::Retry
+                    | Waiting::Task { .. }
+                    | Waiting::Unknown(_)
+                    | Waiting::Connection(_)
+                    | Waiting::Locked { .. }
+                    | Waiting::Paused
+            ),
+            Self::Decided(_) => true,
+            Self::Faulted(..) | Self::Undecided => false,
+        }
+    }
+}
+
+/// When the next pass is due if nothing happens before.
+pub(super) fn wake(conclusion: &Conclusion, pause: Option<Duration>) -> Wake {
+    match (conclusion, pause) {
+        (_, Some(pause)) => Wake::After(pause),
+        (Conclusion::Decided(Decision::Wait(_, wake)), _) => *wake,
+        (Conclusion::Decided(Decision::Ready(_)), _) => REGULAR,
+        _ => Wake::OnChange,
+    }
+}
+
+/// The status to write.
+pub(super) fn status(
+    facts: &Facts,
+    conclusion: &Conclusion,
+    pause: Option<Duration>,
+    now: Timestamp,
+) -> ProxmoxMachineStatus {
+    let mut status = facts.machine.status.clone().unwrap_or_default();
+    match conclusion {
+        Conclusion::Decided(Decision::Ready(_)) => status.ready = true,
+        Conclusion::Decided(Decision::Fail(Failure { reason, message })) => {
+            status.failure_reason = Some((*reason).to_owned());
+            status.failure_message = Some(message.clone());
+        }
+        Conclusion::Faulted(Operation::Clone, _) => {
+            let attempts = status.clone_attempts.unwrap_or(0);
+            status.clone_attempts = Some(attempts.saturating_add(1));
+        }
+        _ => {}
+    }
+    if let Some(word) = vm_status(&status, conclusion) {
+        status.vm_status = Some(word.to_owned());
+    }
+    let listed = facts.listed.as_ref().and_then(Option::as_ref).map(|guest| &guest.node);
+    if let Some(node) = facts.vm().map(|vm| &vm.node).or(listed) {
+        status.proxmox_node = Some(node.to_string());
+    }
+    status.task_ref = match &facts.task {
+        Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
+        _ => None,
+    };
+    status.retry_after = match (pause, conclusion) {
+        (Some(pause), _) => later(now, pause),
+        (None, Conclusion::Decided(Decision::Wait(Waiting::Retry, _))) => status.retry_after,
+        (None, _) => None,
+    };
+    addresses(facts, &mut status);
+    if let Some(state) = provisioned(facts, conclusion) {
+        let wanted: [Wanted; 1] = [(reasons::VM_PROVISIONED, state)];
+        status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
+        v1beta2(facts, &mut status, &wanted, now);
+    } else {
+        v1beta2(facts, &mut status, &[], now);
+    }
+    status
+}
+
+fn v1beta2(facts: &Facts, status: &mut ProxmoxMachineStatus, wanted: &[Wanted], now: Timestamp) {
+    let paused = facts.is_paused();
+    let generation = facts.machine.metadata.generation;
+    let old = status.v1beta2_conditions().to_vec();
+    // Without anything new to say only `Paused` is kept up to date.
+    let conditions = if wanted.is_empty() {
+        conditions::v1beta2_paused(&old, paused, generation, now)
+    } else {
+        conditions::v1beta2(&old, wanted, paused, generation, now)
+    };
+    status.v1beta2 = Some(V1Beta2Conditions { conditions });
+}
+
+/// Full seconds, which is all that the API server stores; rounded up, never to the past.
+fn later(now: Timestamp, pause: Duration) -> Option<Time> {
+    let pause = SignedDuration::try_from(pause).ok()?;
+    let at = now.checked_add(pause).ok()?.as_second() + 1;
+    Timestamp::from_second(at).ok().map(Time)
+}
+
+fn vm_status(status: &ProxmoxMachineStatus, conclusion: &Conclusion) -> Option<&'static str> {
+    match conclusion {
+        Conclusion::Decided(Decision::Ready(_)) => Some(reasons::VM_STATUS_READY),
+        Conclusion::Decided(Decision::Wait(Waiting::Lost(_) | Waiting::Foreign(_), _)) => {
+            Some(reasons::VM_STATUS_NOT_FOUND)
+        }
+        Conclusion::Decided(Decision::Wait(waiting, _)) if is_gate(waiting) => None,
+        _ if status.ready => None,
+        _ => Some(reasons::VM_STATUS_PENDING),
+    }
+}
+
+/// Waiting for Cluster API, before anything was looked at.
+fn is_gate(waiting: &Waiting) -> bool {
+    matches!(
+        waiting,
+        Waiting::Paused
+            | Waiting::Failed
+            | Waiting::Owner
+            | Waiting::Cluster
+            | Waiting::InfraCluster
+            | Waiting::ClusterInfrastructure
+            | Waiting::BootstrapDataName
+    )
+}
+
+/// Addresses once all of them are known; they are never taken back.
+fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    if facts.addresses.is_empty() || facts.addresses.iter().any(|fact| fact.address.is_none()) {
+        return;
+    }
+    status.ip_addresses.clear();
+    let mut all = vec![MachineAddress {
+        type_: MachineAddressType::Hostname,
+        address: facts.name().to_owned(),
+    }];
+    for fact in &facts.addresses {
+        let Some(address) = &fact.address else { continue };
+        let text = address.address.to_string();
+        all.push(MachineAddress { type_: MachineAddressType::InternalIP, address: text.clone() });
+        let device: &mut IpAddresses =
+            status.ip_addresses.entry(fact.slot.device.clone()).or_default();
+        match fact.slot.family {
+            Family::V4 => device.ipv4 = Some(text),
+            Family::V6 => device.ipv6 = Some(text),
+        }
+    }
+    // Cluster API takes them for the Node's; before the first start nobody has them.
+    if status.bootstrap_data_provided == Some(true) {
+        status.addresses = all;
+    }
+}
+
+/// What `VMProvisioned` says; `None` where it goes on saying what it said.
+fn provisioned(facts: &Facts, conclusion: &Conclusion) -> Option<State> {
+    let deleting = facts.is_deleted();
+    let was_ready = facts.machine.status.as_ref().is_some_and(|status| status.ready);
+    match conclusion {
+        Conclusion::Decided(Decision::Ready(_)) => Some(State::True),
+        Conclusion::Decided(Decision::Fail(failure)) => {
+            Some(State::not(Severity::Error, reasons::VM_PROVISION_FAILED, failure.message.clone()))
+        }
+        Conclusion::Decided(Decision::Wait(waiting, _)) if deleting => deletion(waiting),
+        Conclusion::Decided(Decision::Wait(waiting, _)) => {
+            let state = waited(facts, waiting)?;
+            // Housekeeping of a machine that is up does not make it less so.
+            (!was_ready || concerns_the_vm(waiting)).then_some(state)
+        }
+        Conclusion::Decided(_) => None,
+        Conclusion::Undecided => Some(State::not(
+            Severity::Error,
+            reasons::VM_PROVISION_FAILED,
+            "the decisions for this machine go round in circles; please report this with the \
+             controller's log at --v=4",
+        )),
+        Conclusion::Faulted(operation, fault) => {
+            let kept = was_ready && !deleting && *operation != Operation::Start;
+            (!kept).then(|| faulted(*operation, fault, deleting))
+        }
+    }
+}
+
+fn concerns_the_vm(waiting: &Waiting) -> bool {
+    matches!(
+        waiting,
+        Waiting::Lost(_) | Waiting::Foreign(_) | Waiting::Task { operation: Operation::Start, .. }
+    )
+}
+
+fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
+    let reason = match (operation, fault.class) {
+        _ if deleting => reasons::DELETION_FAILED,
+        (_, Class::TaskFailed) => reasons::TASK_FAILURE,
+        (Operation::Clone, _) => reasons::CLONING_FAILED,
+        (Operation::Start, _) => reasons::POWERING_ON_FAILED,
+        _ => reasons::VM_PROVISION_FAILED,
+    };
+    let remedy = match fault.class {
+        Class::Denied => "; check the token and its privileges on this path",
+        Class::Invalid => "; correct the field that it names",
+        _ => "",
+    };
+    let text = format!(
+        "could not {}: {fault}{remedy}. It is tried again at status.retryAfter",
+        operation.verb()
+    );
+    State::not(Severity::Warning, reason, text)
+}
+
+fn deletion(waiting: &Waiting) -> Option<State> {
+    let state = |severity, text: String| Some(State::not(severity, reasons::DELETING, text));
+    match waiting {
+        Waiting::Retry | Waiting::Paused => None,
+        Waiting::Connection(fault) => state(Severity::Warning, fault.to_string()),
+        Waiting::Protected(vmid) => state(
+            Severity::Warning,
+            format!(
+                "VM {vmid} is protected against removal: clear its protection option in Proxmox to \
+                 let it be destroyed"
+            ),
+        ),
+        Waiting::Unknown(why) => state(
+            Severity::Warning,
+            format!("nothing is destroyed while the state of the VM is not known: {why}"),
+        ),
+        Waiting::Locked { vmid, lock } => state(Severity::Info, locked(*vmid, lock)),
+        Waiting::Task { operation, upid, trouble } => {
+            state(Severity::Info, task(*operation, upid, trouble.as_deref()))
+        }
+        _ => state(Severity::Info, String::new()),
+    }
+}
+
+fn locked(vmid: crate::ids::VmId, lock: &str) -> String {
+    format!(
+        "VM {vmid} is locked ({lock}) by an operation in Proxmox; if none is running there, unlock \
+         it with: qm unlock {vmid}"
+    )
+}
+
+fn task(operation: Operation, upid: &str, trouble: Option<&str>) -> String {
+    let mut text = format!("waiting for Proxmox to {} (task {upid})", operation.verb());
+    if let Some(trouble) = trouble {
+        text.push_str("; its state is not known just now: ");
+        text.push_str(trouble);
+    }
+    text
+}
+
+fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
+    let info = |reason, text: String| Some(State::waiting(reason, text));
+    let warning = |reason, text: String| Some(State::not(Severity::Warning, reason, text));
+    let error = |reason, text: String| Some(State::not(Severity::Error, reason, text));
+    let cluster = facts.cluster_name().unwrap_or("(none)");
+    match waiting {
+        Waiting::Paused | Waiting::Failed | Waiting::Retry => None,
+        Waiting::Owner => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            "no Machine owns this object yet: Cluster API sets the owner reference of a \
+             ProxmoxMachine that a Machine refers to"
+                .to_owned(),
+        ),
+        Waiting::Cluster => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!(
+                "Cluster {cluster}, named by the label cluster.x-k8s.io/cluster-name, was not found"
+            ),
+        ),
+        Waiting::InfraCluster => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!("the ProxmoxCluster that Cluster {cluster} refers to was not found"),
+        ),
+        Waiting::ClusterInfrastructure => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!("the infrastructure of Cluster {cluster} is not ready: see its ProxmoxCluster"),
+        ),
+        Waiting::BootstrapDataName => info(
+            reasons::WAITING_FOR_BOOTSTRAP_DATA,
+            "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)".to_owned(),
+        ),
+        Waiting::BootstrapData(why) => {
+            let owner = facts.owner.as_ref();
+            let secret = owner.and_then(|owner| owner.spec.bootstrap.data_secret_name.as_deref());
+            let secret = secret.unwrap_or_default();
+            warning(
+                reasons::WAITING_FOR_BOOTSTRAP_DATA,
+                format!("bootstrap Secret {secret} of the Machine: {why}"),
+            )
+        }
+        Waiting::Connection(fault) => warning(reasons::PROXMOX_UNREACHABLE, fault.to_string()),
+        Waiting::Task { operation, upid, trouble } => {
+            let reason = match operation {
+                Operation::Clone => reasons::CLONING,
+                Operation::Start => reasons::POWERING_ON,
+                _ => reasons::VM_PROVISION_STARTED,
+            };
+            info(reason, task(*operation, upid, trouble.as_deref()))
+        }
+        Waiting::Placement(why) => warning(reasons::CLONING_FAILED, why.clone()),
+        Waiting::Unknown(why) => {
+            Some(State::Unknown { reason: reasons::UNKNOWN, message: why.clone() })
+        }
+        Waiting::Lost(vmid) => error(
+            reasons::NOT_FOUND,
+            format!(
+                "VM {vmid} was provisioned and is gone from the Proxmox cluster: delete the Machine \
+                 to have it replaced, or restore the VM under this VMID"
+            ),
+        ),
+        Waiting::Foreign(why) => error(
+            reasons::NOT_FOUND,
+            format!("{why}; it is left alone. Delete the Machine to have it replaced"),
+        ),
+        Waiting::Locked { vmid, lock } => info(reasons::VM_PROVISION_STARTED, locked(*vmid, lock)),
+        Waiting::Addresses(missing) => {
+            info(reasons::WAITING_FOR_STATIC_IP_ALLOCATION, missing.clone())
+        }
+        Waiting::Invalid(why) => warning(reasons::VM_PROVISION_FAILED, why.clone()),
+        Waiting::SeedStorage(node) => warning(
+            reasons::VM_PROVISION_FAILED,
+            format!(
+                "node {node} has no active storage with content type iso for the bootstrap data: \
+                 add iso to the content of one of its storages, and give the token \
+                 Datastore.AllocateTemplate and Datastore.Audit on it"
+            ),
+        ),
+        Waiting::Agent(said) => info(
+            reasons::POWERING_ON,
+            format!(
+                "waiting for the QEMU guest agent ({said}): the template needs the package \
+                 qemu-guest-agent and the option agent: enabled=1, or set \
+                 spec.checks.skipQemuGuestAgent"
+            ),
+        ),
+        Waiting::CloudInit => info(
+            reasons::POWERING_ON,
+            "waiting for cloud-init in the guest to finish (`cloud-init status` says running)"
+                .to_owned(),
+        ),
+        Waiting::Protected(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

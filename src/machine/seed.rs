@@ -1,0 +1,194 @@
+//! The seed of a machine: what goes into it, what it is called, and how it gets into the VM's
+//! drive and out of it. Pure.
+
+use std::collections::BTreeMap;
+
+use secrecy::ExposeSecret;
+
+use super::decide::provider_id;
+use super::facts::{BootstrapData, Facts};
+use crate::api::{self, AdditionalNetworkDevice};
+use crate::bootstrap::network::{Ethernet, NetworkPlan, Route, Rule, Static, Vrf};
+use crate::bootstrap::{Format, Metadata, SeedFiles, seed};
+use crate::ids::{StorageName, VmId};
+use crate::ipam::{DEFAULT_DEVICE, Family};
+use crate::pve::VmConfig;
+
+/// Tag of a VM whose seed is in use: capmox's, so that each cleans up after the other.
+pub(super) const TAG: &str = "go-proxmox+cloud-init";
+
+/// Drive that takes the seed.
+const DRIVE: &str = "ide0";
+
+/// The seed's files.
+///
+/// # Errors
+/// A text for people that names device and field.
+pub(super) fn files(
+    facts: &Facts,
+    config: &VmConfig,
+    data: &BootstrapData,
+) -> Result<SeedFiles, String> {
+    let format = Format::from_secret(data.format.as_deref()).map_err(|why| why.to_string())?;
+    let uuid = config.uuid().unwrap_or_default();
+    let settings = facts.machine.spec.metadata_settings.as_ref();
+    let injected = settings.and_then(|settings| settings.provider_id_injection) == Some(true);
+    let identity = Metadata {
+        provider_id: injected.then(|| provider_id(&uuid)),
+        instance_id: uuid,
+        hostname: facts.name().to_owned(),
+        kubernetes_version: facts.owner.as_ref().and_then(|owner| owner.spec.version.clone()),
+    };
+    let plan = plan(facts, config)?;
+    SeedFiles::render(format, data.value.expose_secret(), &identity, &plan)
+        .map_err(|why| why.to_string())
+}
+
+/// The guest's network: the default device first, then the additional ones as listed.
+fn plan(facts: &Facts, config: &VmConfig) -> Result<NetworkPlan, String> {
+    let network = facts.machine.spec.network.as_ref();
+    let default = network.and_then(|network| network.default.as_ref());
+    let additional = network.and_then(|network| network.additional_devices.as_deref());
+    let dns = facts.infra.as_ref().map(|infra| infra.spec.dns_servers.clone()).unwrap_or_default();
+    let ethernet = |index: usize, device: &str, own: Option<&Vec<String>>| {
+        let mac = config.net(device).and_then(|net| net.mac().map(str::to_ascii_lowercase));
+        Ethernet {
+            ipv4: address(facts, device, Family::V4),
+            ipv6: address(facts, device, Family::V6),
+            dns_servers: own.filter(|own| !own.is_empty()).unwrap_or(&dns).clone(),
+            ..Ethernet::new(index, device, mac.unwrap_or_default())
+        }
+    };
+    let mut first =
+        ethernet(0, DEFAULT_DEVICE, default.and_then(|device| device.dns_servers.as_ref()));
+    // An MTU of 1 tells Proxmox to use the bridge's; it is none that a guest could set.
+    first.mtu = default.and_then(|device| device.mtu).filter(|mtu| *mtu >= 576);
+    let mut ethernets = vec![first];
+    for (index, device) in additional.into_iter().flatten().enumerate() {
+        ethernets.push(additional_ethernet(
+            ethernet(index + 1, &device.name, device.dns_servers.as_ref()),
+            device,
+        )?);
+    }
+    let vrfs = network.and_then(|network| network.vrfs.as_deref());
+    let vrfs = vrfs.into_iter().flatten().map(vrf).collect::<Result<_, _>>()?;
+    Ok(NetworkPlan { ethernets, vrfs })
+}
+
+fn additional_ethernet(
+    ethernet: Ethernet,
+    device: &AdditionalNetworkDevice,
+) -> Result<Ethernet, String> {
+    Ok(Ethernet {
+        mtu: device.link_mtu,
+        routes: routes(&device.name, device.routes.as_deref())?,
+        routing_policy: rules(&device.name, device.routing_policy.as_deref())?,
+        ..ethernet
+    })
+}
+
+fn address(facts: &Facts, device: &str, family: Family) -> Option<Static> {
+    let is_it = |slot: &crate::ipam::Slot| slot.device == device && slot.family == family;
+    let found = facts.addresses.iter().find(|fact| is_it(&fact.slot))?.address.as_ref()?;
+    Some(Static {
+        address: format!("{}/{}", found.address, found.prefix),
+        gateway: found.gateway.map(|gateway| gateway.to_string()),
+        metric: found.metric,
+    })
+}
+
+fn vrf(vrf: &api::VrfDevice) -> Result<Vrf, String> {
+    Ok(Vrf {
+        name: vrf.name.clone(),
+        table: number(&vrf.name, "table", Some(vrf.table))?.unwrap_or_default(),
+        interfaces: vrf.interfaces.clone().unwrap_or_default(),
+        routes: routes(&vrf.name, vrf.routes.as_deref())?,
+        routing_policy: rules(&vrf.name, vrf.routing_policy.as_deref())?,
+    })
+}
+
+fn routes(owner: &str, routes: Option<&[api::Route]>) -> Result<Vec<Route>, String> {
+    let route = |route: &api::Route| {
+        Ok(Route {
+            to: route.to.clone(),
+            via: route.via.clone(),
+            metric: number(owner, "routes.metric", route.metric)?,
+            table: number(owner, "routes.table", route.table)?,
+        })
+    };
+    routes.into_iter().flatten().map(route).collect()
+}
+
+fn rules(owner: &str, rules: Option<&[api::Policy]>) -> Result<Vec<Rule>, String> {
+    let rule = |rule: &api::Policy| {
+        Ok(Rule {
+            to: rule.to.clone(),
+            from: rule.from.clone(),
+            priority: number(owner, "routingPolicy.priority", rule.priority)?,
+            table: number(owner, "routingPolicy.table", rule.table)?,
+        })
+    };
+    rules.into_iter().flatten().map(rule).collect()
+}
+
+fn number(owner: &str, field: &str, value: Option<i64>) -> Result<Option<u32>, String> {
+    let Some(value) = value else { return Ok(None) };
+    u32::try_from(value)
+        .map(Some)
+        .map_err(|_| format!("network device {owner}: {field} {value} is not a 32-bit number"))
+}
+
+/// Volume id of a VM's seed.
+pub(super) fn volume(storage: &StorageName, vmid: VmId) -> String {
+    format!("{storage}:iso/{}", seed::file_name(vmid))
+}
+
+/// Whether a volume id is that of a VM's seed, on whatever storage.
+pub(super) fn is_for(volume: &str, vmid: VmId) -> bool {
+    volume
+        .split_once(":iso/")
+        .is_some_and(|(storage, file)| !storage.is_empty() && file == seed::file_name(vmid))
+}
+
+/// The storage of a volume.
+pub(super) fn storage_of(volume: &str) -> Option<StorageName> {
+    volume.split_once(':')?.0.parse().ok()
+}
+
+/// Volume id of the seed in the VM's drive, if it is there.
+pub(super) fn attached(config: &VmConfig, vmid: VmId) -> Option<String> {
+    let drive = config.drive(DRIVE)?;
+    drive.volume().filter(|volume| is_for(volume, vmid)).map(str::to_owned)
+}
+
+/// Options that put the seed into the drive. `tags` are those about to be written, if any.
+///
+/// The drive is appended to an explicit boot order, as capmox does; the disk stays before it.
+pub(super) fn attach(
+    volume: &str,
+    config: &VmConfig,
+    tags: Option<&str>,
+) -> BTreeMap<String, String> {
+    let mut options = BTreeMap::from([(DRIVE.to_owned(), format!("{volume},media=cdrom"))]);
+    let mut tags = tags.map_or_else(|| config.tags(), crate::pve::Tags::parse);
+    tags.insert(TAG);
+    options.insert("tags".to_owned(), tags.to_string());
+    let order = config.get("boot").filter(|boot| boot.contains("order="));
+    if let Some(order) = order.filter(|_| !config.boot_order().contains(DRIVE)) {
+        options.insert("boot".to_owned(), format!("{order};{DRIVE}"));
+    }
+    options
+}
+
+/// Options that take the seed out of the drive.
+pub(super) fn detach(config: &VmConfig) -> BTreeMap<String, String> {
+    let mut tags = config.tags();
+    tags.remove(TAG);
+    BTreeMap::from([
+        (DRIVE.to_owned(), "none,media=cdrom".to_owned()),
+        ("tags".to_owned(), tags.to_string()),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

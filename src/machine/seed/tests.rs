@@ -1,0 +1,81 @@
+//! The seed's content and its way into the drive and out of it.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::super::fixture::*;
+use super::*;
+use crate::seen::Seen;
+
+fn rendered(facts: &Facts, config: &VmConfig) -> Result<SeedFiles, String> {
+    let Some(Seen::Present(data)) = bootstrap() else { unreachable!() };
+    files(facts, config, &data)
+}
+
+#[test]
+fn the_guest_is_told_its_name_its_addresses_and_its_servers() {
+    let mut facts = cloned();
+    facts.addresses[0].address.as_mut().unwrap().metric = Some(50);
+    let seed = rendered(&facts, &config()).unwrap();
+    assert!(seed.meta_data.contains("hostname: w-1"));
+    assert!(seed.meta_data.contains(UUID));
+    assert!(seed.meta_data.contains("kubernetes-version: v1.34.4"));
+    assert!(!seed.meta_data.contains("provider-id"));
+    for part in ["10.0.0.10/24", "bc:24:11:00:00:01", "10.0.0.1", "metric: 50"] {
+        assert!(seed.network_config.contains(part), "{part} in {}", seed.network_config);
+    }
+    facts.machine.spec.metadata_settings =
+        Some(serde_json::from_value(json!({"providerIDInjection": true})).unwrap());
+    let seed = rendered(&facts, &config()).unwrap();
+    assert!(seed.meta_data.contains(&format!("provider-id: proxmox://{UUID}")));
+}
+
+#[test]
+fn name_servers_of_a_device_win_over_those_of_the_cluster() {
+    let mut facts = cloned();
+    let network = json!({"default": {"bridge": "vmbr0", "dnsServers": ["9.9.9.9"], "mtu": 1}});
+    facts.machine.spec.network = Some(serde_json::from_value(network).unwrap());
+    let seed = rendered(&facts, &config()).unwrap();
+    assert!(seed.network_config.contains("9.9.9.9"));
+    assert!(!seed.network_config.contains("mtu"), "an MTU of 1 is for Proxmox alone");
+}
+
+#[test]
+fn a_template_without_a_device_is_told_by_name() {
+    let why = rendered(&cloned(), &config_with(&[("net0", "")])).unwrap_err();
+    assert!(why.contains("net0"), "{why}");
+}
+
+#[test]
+fn a_seed_is_known_by_the_vm_in_its_name() {
+    let at = volume(&"nfs-iso".parse().unwrap(), vmid());
+    assert_eq!(at, "nfs-iso:iso/user-data-105.iso");
+    assert!(is_for(&at, vmid()));
+    assert!(!is_for(&at, "106".parse().unwrap()));
+    assert!(!is_for("local:iso/debian.iso", vmid()));
+    assert_eq!(storage_of(&at).unwrap().as_str(), "nfs-iso");
+}
+
+#[test]
+fn attaching_and_detaching_leave_everything_else_as_it_is() {
+    let at = "local:iso/user-data-105.iso";
+    let config = config_with(&[("tags", "prod")]);
+    let attached = attach(at, &config, None);
+    assert_eq!(attached["ide0"], format!("{at},media=cdrom"));
+    assert_eq!(attached["tags"], format!("{TAG};prod"));
+    assert_eq!(attached["boot"], "order=scsi0;net0;ide0");
+    let with: Vec<(&str, &str)> =
+        attached.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let config = config_with(&with);
+    assert_eq!(super::attached(&config, vmid()).as_deref(), Some(at));
+    assert!(!attach(at, &config, None).contains_key("boot"), "appended once");
+    let detached = detach(&config);
+    assert_eq!(detached["ide0"], "none,media=cdrom");
+    assert_eq!(detached["tags"], "prod");
+}
+
+#[test]
+fn tags_about_to_be_written_are_kept() {
+    let attached = attach("local:iso/user-data-105.iso", &config(), Some("a;b"));
+    assert_eq!(attached["tags"], format!("a;b;{TAG}"));
+}

@@ -1,0 +1,199 @@
+//! What is watched in the management cluster: the copies that [`super::observe`] reads, and which
+//! machine each change concerns.
+
+use std::fmt::Debug;
+
+use futures::{FutureExt, Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::runtime::{Controller, WatchStreamExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::api::capi::{self, Cluster, Machine};
+use crate::api::ipam::{IPAddress, IPAddressClaim};
+use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine};
+
+/// A ProxmoxMachine as the API server stores it, which need not be one that can be read.
+pub(super) type Stored = DeserializeGuard<ProxmoxMachine>;
+
+/// Copies of all that is watched.
+#[derive(Clone)]
+pub(super) struct Stores {
+    pub(super) machines: Store<Stored>,
+    pub(super) owners: Store<Machine>,
+    pub(super) clusters: Store<Cluster>,
+    pub(super) infra: Store<DeserializeGuard<ProxmoxCluster>>,
+    pub(super) claims: Store<IPAddressClaim>,
+    pub(super) addresses: Store<IPAddress>,
+}
+
+impl Stores {
+    /// Whether all that a pass rests on was read once. Before that, an object that is not in its
+    /// copy says nothing.
+    pub(super) fn know_clusters(&self) -> bool {
+        filled(&self.owners) && filled(&self.clusters) && filled(&self.infra)
+    }
+
+    /// Whether claims and addresses were read once.
+    pub(super) fn know_ipam(&self) -> bool {
+        filled(&self.claims) && filled(&self.addresses)
+    }
+}
+
+fn filled<K>(store: &Store<K>) -> bool
+where
+    K: reflector::Lookup<DynamicType = ()> + Clone + 'static,
+{
+    store.wait_until_ready().now_or_never().is_some()
+}
+
+/// Which objects are looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Selection {
+    /// The only namespace; all when none.
+    pub(super) namespace: Option<String>,
+    /// Value of the watch label of ProxmoxMachines; any when none.
+    pub(super) watch_filter: Option<String>,
+}
+
+impl Selection {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+
+    fn own(&self) -> watcher::Config {
+        match &self.watch_filter {
+            Some(value) => {
+                watcher::Config::default().labels(&format!("{}={value}", capi::WATCH_LABEL))
+            }
+            None => watcher::Config::default(),
+        }
+    }
+}
+
+/// One kind that is watched: its copy, and the stream that keeps it up to date.
+fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (reader, writer) = reflector::store();
+    let stream = watcher(api, config)
+        .default_backoff()
+        .modify(|object| object.managed_fields_mut().clear())
+        .reflect(writer)
+        .touched_objects();
+    (reader, stream)
+}
+
+/// Watches everything and starts the controller of ProxmoxMachines on it.
+pub(super) fn start(client: &Client, selection: &Selection) -> (Stores, Controller<Stored>) {
+    let all = watcher::Config::default;
+    let (machines, machine_stream) = watch::<Stored>(selection.api(client), selection.own());
+    let (owners, owner_stream) = watch::<Machine>(selection.api(client), all());
+    let (clusters, cluster_stream) = watch::<Cluster>(selection.api(client), all());
+    let (infra, infra_stream) =
+        watch::<DeserializeGuard<ProxmoxCluster>>(selection.api(client), all());
+    let (claims, claim_stream) = watch::<IPAddressClaim>(selection.api(client), all());
+    let (addresses, address_stream) = watch::<IPAddress>(selection.api(client), all());
+
+    let (by_cluster, by_infra) = (machines.clone(), machines.clone());
+    let infra_clusters = clusters.clone();
+    let controller = Controller::for_stream(machine_stream, machines.clone())
+        .watches_stream(owner_stream, |machine: Machine| {
+            machine
+                .spec
+                .infrastructure_ref
+                .as_ref()
+                .filter(|reference| reference.kind.as_deref() == Some("ProxmoxMachine"))
+                .and_then(|reference| reference.name.as_deref())
+                .map(|name| reference(name, &machine.metadata))
+        })
+        .watches_stream(cluster_stream, move |cluster: Cluster| {
+            of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any())
+        })
+        .watches_stream(infra_stream, move |infra: DeserializeGuard<ProxmoxCluster>| {
+            let owner = cluster_of(infra.meta(), &infra_clusters);
+            owner.map(|name| of_cluster(&by_infra, infra.meta(), &name)).unwrap_or_default()
+        })
+        .watches_stream(claim_stream, |claim: IPAddressClaim| owner_of(&claim.metadata))
+        .watches_stream(address_stream, |address: IPAddress| {
+            machine_of_claim(&address.spec.claim_ref.name)
+                .map(|machine| reference(machine, &address.metadata))
+        });
+    (Stores { machines, owners, clusters, infra, claims, addresses }, controller)
+}
+
+fn reference(name: &str, beside: &ObjectMeta) -> ObjectRef<Stored> {
+    ObjectRef::new(name).within(beside.namespace.as_deref().unwrap_or_default())
+}
+
+/// Machines of a cluster that may wait for it. Those that are provisioned have no use for its
+/// every change.
+fn of_cluster(machines: &Store<Stored>, beside: &ObjectMeta, name: &str) -> Vec<ObjectRef<Stored>> {
+    machines
+        .state()
+        .iter()
+        .filter(|machine| {
+            machine.meta().namespace == beside.namespace
+                && capi::cluster_name(machine.meta()) == Some(name)
+        })
+        .map(|machine| ObjectRef::from_obj(machine.as_ref()))
+        .collect()
+}
+
+/// The name of the Cluster whose infrastructure a ProxmoxCluster is.
+fn cluster_of(infra: &ObjectMeta, clusters: &Store<Cluster>) -> Option<String> {
+    let owner = capi::owner(infra, "Cluster").map(|owner| owner.name.clone());
+    owner.or_else(|| {
+        let refers = |cluster: &Cluster| {
+            cluster.metadata.namespace == infra.namespace
+                && cluster.spec.infrastructure_ref.as_ref().is_some_and(|r| r.name == infra.name)
+        };
+        clusters.find(refers).map(|cluster| cluster.name_any())
+    })
+}
+
+fn owner_of(claim: &ObjectMeta) -> Option<ObjectRef<Stored>> {
+    let owner = claim.owner_references.iter().flatten().find(|owner| {
+        owner.kind == "ProxmoxMachine"
+            && owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
+    })?;
+    Some(reference(&owner.name, claim))
+}
+
+/// The machine in the name of a claim: `<machine>-<device>-inet` or `…-inet6`.
+fn machine_of_claim(claim: &str) -> Option<&str> {
+    let rest = claim.strip_suffix("-inet").or_else(|| claim.strip_suffix("-inet6"))?;
+    rest.rsplit_once('-').map(|(machine, _)| machine)
+}
+
+/// The woken machines as the controller wants them.
+pub(super) fn woken(
+    wakes: impl Stream<Item = crate::hypervisor::ObjectKey> + Send + 'static,
+) -> impl Stream<Item = ObjectRef<Stored>> + Send + 'static {
+    wakes.map(|key| ObjectRef::new(&key.name).within(&key.namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::machine_of_claim;
+
+    #[test]
+    fn a_claim_names_its_machine() {
+        assert_eq!(machine_of_claim("lab-cp-0-net0-inet"), Some("lab-cp-0"));
+        assert_eq!(machine_of_claim("w-net12-inet6"), Some("w"));
+        assert_eq!(machine_of_claim("something-else"), None);
+    }
+}
