@@ -1,6 +1,6 @@
 # Every target is one line; what it does is in xtask/.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint fmt generate verify tools clean ci
+.PHONY: help build test demo lint fmt generate components verify tools clean ci
 
 help: ## Lists the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -22,6 +22,9 @@ fmt: ## Formats the sources
 
 generate: ## Writes generated files
 	cargo xtask generate
+
+components: ## Writes components/: manifests, package, chart; IMAGE=name:tag sets the image
+	cargo xtask components $(if $(IMAGE),--image $(IMAGE))
 
 verify: ## Checks that generated files are up to date
 	cargo xtask verify

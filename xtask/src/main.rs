@@ -1,5 +1,6 @@
 //! The project's task runner: what the Makefile's targets do.
 
+mod components;
 mod demo;
 mod generate;
 mod packages;
@@ -23,6 +24,8 @@ struct Cli {
 enum Task {
     /// Writes the files that are generated from the library's types and tables
     Generate,
+    /// Writes components/: everything that installs the provider
+    Components(components::Arguments),
     /// Checks that the generated files are up to date
     Verify,
     /// Format, lints, documentation
@@ -61,7 +64,8 @@ fn run(cli: &Cli) -> Result<()> {
             }
             Ok(())
         }
-        Task::Verify => suite::verify(),
+        Task::Components(arguments) => components::write(arguments),
+        Task::Verify => suite::verify().and_then(|()| components::verify()),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),

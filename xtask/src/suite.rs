@@ -5,7 +5,7 @@ use testbed::Binaries;
 use testbed::say::say;
 
 use crate::steps::{Step, cargo, command, inside};
-use crate::{demo, generate, packages};
+use crate::{components, demo, generate, packages};
 
 /// What needs nothing but the toolchain.
 pub(crate) fn lint() -> Vec<Step> {
@@ -26,6 +26,7 @@ pub(crate) fn test() -> Vec<Step> {
         cargo("examples in the documentation", &["test", "--workspace", "--doc"]),
         inside("Debian packages and Python", packages::install),
         inside("the control plane's programs", || tools(&[])),
+        inside("components", components::verify),
         command("workload clusters", "go", &["test", "./..."])
             .at("tools/workload-cluster")
             .env("CGO_ENABLED", "0"),

@@ -30,6 +30,9 @@ pub(crate) struct Recipe {
     pub(crate) package: String,
     #[serde(default)]
     pub(crate) ldflags: String,
+    /// Whether the demo does without it.
+    #[serde(default)]
+    pub(crate) tests_only: bool,
 }
 
 /// Finds programs, and builds what is not there.
@@ -55,6 +58,15 @@ impl Binaries {
     /// If the table cannot be read.
     pub fn names(&self) -> Result<Vec<String>> {
         Ok(self.table()?.into_iter().map(|recipe| recipe.name).collect())
+    }
+
+    /// The names of what the demo runs.
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    pub fn names_for_demo(&self) -> Result<Vec<String>> {
+        let table = self.table()?.into_iter().filter(|recipe| !recipe.tests_only);
+        Ok(table.map(|recipe| recipe.name).collect())
     }
 
     /// The program's path. Blocks while it is built, which is told on standard error.

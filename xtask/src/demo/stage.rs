@@ -49,7 +49,7 @@ impl Stage {
     pub(crate) async fn start() -> Result<Self> {
         let program = build_manager()?;
         let binaries = Binaries::new();
-        for name in binaries.names()? {
+        for name in binaries.names_for_demo()? {
             binaries.path(&name)?;
         }
         say("starting the control plane");

@@ -1,0 +1,15 @@
+//! What a release consists of, made from the working tree: the components that `clusterctl` and
+//! `kubectl` install, the package for the Cluster API operator as a ConfigMap and as a Helm chart,
+//! the image, and checksums of all of it.
+//!
+//! Equal input gives equal bytes, on any machine: nothing here asks for the time, the user or the
+//! locale, folders are read in order of names, and archives carry none of the file system's data.
+
+#![warn(missing_docs)]
+
+pub mod components;
+mod files;
+mod kustomize;
+pub mod package;
+
+pub use files::{Files, SUMS};
