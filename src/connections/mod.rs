@@ -1,6 +1,6 @@
 //! From credentials to the shared [`Endpoint`] that they open.
 //!
-//! A [`Source`] says where a cluster's credentials stand; reading it is all that differs between
+//! A `Source` says where a cluster's credentials stand; reading it is all that differs between
 //! sources. Equal credentials open one endpoint, whoever names them. Only this module and
 //! [`crate::pve`] see secrets.
 
