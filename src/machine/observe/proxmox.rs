@@ -87,13 +87,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Where the VM is: as just seen, as listed, as recorded.
+    /// Where the VM is: as just seen, else as recorded.
     pub(in super::super) fn vm_node(&self) -> Option<NodeName> {
-        let listed = self.facts.listed.as_ref().and_then(Option::as_ref);
-        self.facts
-            .vm()
-            .map(|vm| vm.node.clone())
-            .or_else(|| listed.map(|guest| guest.node.clone()))
-            .or_else(|| self.facts.recorded_node())
+        self.facts.vm().map(|vm| vm.node.clone()).or_else(|| self.facts.recorded_node())
     }
 }
