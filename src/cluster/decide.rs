@@ -294,3 +294,6 @@ pub(super) fn is_abandoned(cluster: &ProxmoxCluster, secret: &SecretFact) -> boo
     let named = credentials(cluster);
     named.as_ref() != Some(&super::facts::key(&secret.metadata))
 }
+
+#[cfg(test)]
+mod tests;

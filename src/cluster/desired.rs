@@ -233,3 +233,6 @@ fn is_ours(cluster: &ProxmoxCluster, meta: &ObjectMeta, owner: &OwnerReference) 
             && owner.api_version.split('/').next() == Some(crate::api::GROUP)
             && cluster.metadata.name.as_deref() == Some(owner.name.as_str()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -333,3 +333,6 @@ pub(super) fn unreachable(base: &str, credentials: &str, error: &pve::Error) -> 
     let at = if error.contains(base) { String::new() } else { format!("{base}: ") };
     format!("{at}{error}: {remedy}")
 }
+
+#[cfg(test)]
+mod tests;

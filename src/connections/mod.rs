@@ -1,16 +1,16 @@
 //! From credentials to the shared [`Endpoint`] that they open.
 //!
-//! A [`Source`] says where a cluster's credentials stand; reading it is all that differs between
+//! A `Source` says where a cluster's credentials stand; reading it is all that differs between
 //! sources. Equal credentials open one endpoint, whoever names them. Only this module and
 //! [`crate::pve`] see secrets.
 
 mod credentials;
 mod own;
 mod pool;
+mod watched;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
@@ -25,6 +25,7 @@ use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 use credentials::Credentials;
 pub use own::{Given, Own};
 use pool::Pool;
+use watched::WatchedSecrets;
 
 /// Where a cluster's credentials stand. Another kind of source is another variant here and another
 /// arm in [`Connections::read`].
@@ -72,7 +73,8 @@ pub struct Settings {
 /// The endpoints in use.
 pub struct Connections {
     settings: Settings,
-    pool: Mutex<Pool<Source>>,
+    pool: Arc<Mutex<Pool<Source>>>,
+    secrets: WatchedSecrets,
 }
 
 impl fmt::Debug for Connections {
@@ -84,7 +86,7 @@ impl fmt::Debug for Connections {
 impl Connections {
     /// Reads nothing and connects to nothing.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, pool: Mutex::default() }
+        Self { settings, pool: Arc::default(), secrets: WatchedSecrets::default() }
     }
 
     /// The endpoint that a cluster uses: by `spec.credentialsRef` if it is set, else by the
@@ -99,57 +101,75 @@ impl Connections {
     /// * [`Class::Transient`]: the API server does not answer.
     pub async fn of(&self, cluster: &ProxmoxCluster) -> Result<Arc<Endpoint>, Fault> {
         let source = Source::of(cluster);
+        if let Source::Secret(key) = &source
+            && let Some(version) = self.version(key)
+            && let Some(endpoint) = lock(&self.pool).unchanged(&source, &version)
+        {
+            return Ok(endpoint);
+        }
         match self.read(&source, cluster).await {
-            Ok(credentials) => self.open(source, credentials),
+            Ok((credentials, version)) => self.open(source, credentials, version),
             Err(fault) => {
                 // Credentials that were taken away are not used any longer; a server that does not
                 // answer has taken nothing away.
                 if fault.class != Class::Transient {
-                    self.pool().forget(&source);
+                    lock(&self.pool).forget(&source);
                 }
                 Err(fault)
             }
         }
     }
 
-    async fn read(&self, source: &Source, cluster: &ProxmoxCluster) -> Result<Credentials, Fault> {
+    /// The version of a Secret, as far as it is known without asking.
+    fn version(&self, key: &ObjectKey) -> Option<String> {
+        let Settings { client, shutdown, .. } = &self.settings;
+        let (pool, source) = (Arc::clone(&self.pool), Source::Secret(key.clone()));
+        self.secrets.version(client, key, shutdown, move || lock(&pool).forget(&source))
+    }
+
+    /// The credentials, and the version of the object that holds them if one does.
+    async fn read(
+        &self,
+        source: &Source,
+        cluster: &ProxmoxCluster,
+    ) -> Result<(Credentials, Option<String>), Fault> {
         match source {
             Source::Manager => match &self.settings.own.0 {
-                Ok(Some(own)) => Ok(own.clone()),
+                Ok(Some(own)) => Ok((own.clone(), None)),
                 Ok(None) => Err(no_credentials(cluster)),
                 Err(fault) => Err(fault.clone()),
             },
-            Source::Secret(key) => self.read_secret(key, cluster).await,
+            Source::Secret(key) => {
+                let secret = self.secret(key, cluster).await?;
+                let version = secret.resource_version();
+                let data = secret.data.unwrap_or_default();
+                let data = data.into_iter().map(|(key, value)| (key, value.0)).collect();
+                Ok((credentials::of_secret(&key.to_string(), &data)?, version))
+            }
         }
     }
 
-    async fn read_secret(
-        &self,
-        key: &ObjectKey,
-        cluster: &ProxmoxCluster,
-    ) -> Result<Credentials, Fault> {
+    async fn secret(&self, key: &ObjectKey, cluster: &ProxmoxCluster) -> Result<Secret, Fault> {
         let secrets: Api<Secret> = Api::namespaced(self.settings.client.clone(), &key.namespace);
-        let secret = match secrets.get_opt(&key.name).await {
-            Ok(Some(secret)) => secret,
-            Ok(None) => return Err(no_secret(key, cluster)),
-            Err(error) => return Err(unreadable(key, &error)),
-        };
-        let data: BTreeMap<String, Vec<u8>> = secret
-            .data
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(key, value)| (key, value.0))
-            .collect();
-        credentials::of_secret(&key.to_string(), &data)
+        match secrets.get_opt(&key.name).await {
+            Ok(Some(secret)) => Ok(secret),
+            Ok(None) => Err(no_secret(key, cluster)),
+            Err(error) => Err(unreadable(key, &error)),
+        }
     }
 
-    fn open(&self, source: Source, credentials: Credentials) -> Result<Arc<Endpoint>, Fault> {
+    fn open(
+        &self,
+        source: Source,
+        credentials: Credentials,
+        version: Option<String>,
+    ) -> Result<Arc<Endpoint>, Fault> {
         let Settings { wakes, observer, shutdown, .. } = &self.settings;
         let digest = credentials.digest();
-        let mut pool = self.pool();
+        let mut pool = lock(&self.pool);
         let ledger = pool.ledger(&credentials.base_url.to_string());
         let name = describe(&source);
-        pool.endpoint(source, digest, || {
+        pool.endpoint(source, (digest, version), || {
             let url = credentials.base_url.to_string();
             let (who, tls) = (credentials.auth.who().to_owned(), credentials.tls.clone());
             let Credentials { base_url, auth, tls: wanted } = credentials;
@@ -163,11 +183,11 @@ impl Connections {
             Ok(Endpoint::start(client, ledger, wakes.clone(), shutdown.clone()))
         })
     }
+}
 
-    fn pool(&self) -> std::sync::MutexGuard<'_, Pool<Source>> {
-        // Plain bookkeeping, which a panic elsewhere leaves good.
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Plain bookkeeping, which a panic elsewhere leaves good.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn describe(source: &Source) -> String {

@@ -9,8 +9,8 @@ use crate::hypervisor::{Endpoint, Ledger};
 /// What is shared. `S` names a source of credentials.
 #[derive(Debug)]
 pub(super) struct Pool<S> {
-    /// Which credentials each source gave last.
-    sources: HashMap<S, Digest>,
+    /// Which credentials each source gave last, and the version of the source that gave them.
+    sources: HashMap<S, (Digest, Option<String>)>,
     endpoints: HashMap<Digest, Arc<Endpoint>>,
     /// By address alone: two credentials of one Proxmox cluster must not promise one VMID twice.
     /// Never dropped, because a promise outlives the credentials that it was made with.
@@ -24,13 +24,20 @@ impl<S> Default for Pool<S> {
 }
 
 impl<S: std::hash::Hash + Eq> Pool<S> {
+    /// The endpoint of a source that is still the one that was read.
+    pub(super) fn unchanged(&self, source: &S, version: &str) -> Option<Arc<Endpoint>> {
+        let (digest, read) = self.sources.get(source)?;
+        let endpoint = self.endpoints.get(digest)?;
+        (read.as_deref() == Some(version)).then(|| Arc::clone(endpoint))
+    }
+
     /// The endpoint that `digest` opens, from now on the one of `source`. The one that it had
     /// before is let go when no other source uses it: whoever still holds it ends what is under
     /// way.
     pub(super) fn endpoint<E>(
         &mut self,
         source: S,
-        digest: Digest,
+        (digest, version): (Digest, Option<String>),
         start: impl FnOnce() -> Result<Arc<Endpoint>, E>,
     ) -> Result<Arc<Endpoint>, E> {
         let endpoint = match self.endpoints.get(&digest) {
@@ -41,7 +48,7 @@ impl<S: std::hash::Hash + Eq> Pool<S> {
                 endpoint
             }
         };
-        self.sources.insert(source, digest);
+        self.sources.insert(source, (digest, version));
         self.sweep();
         Ok(endpoint)
     }
@@ -59,6 +66,6 @@ impl<S: std::hash::Hash + Eq> Pool<S> {
 
     fn sweep(&mut self) {
         let sources = &self.sources;
-        self.endpoints.retain(|digest, _| sources.values().any(|used| used == digest));
+        self.endpoints.retain(|digest, _| sources.values().any(|(used, _)| used == digest));
     }
 }

@@ -1,1 +1,181 @@
+use std::time::Duration;
 
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::pve::Call;
+
+const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Observer for Nobody {
+    fn called(&self, _: &Call) {}
+}
+
+fn given(url: &str, token: &str, secret: &str) -> Given {
+    Given { url: url.into(), token: token.into(), secret: secret.into(), ..Given::default() }
+}
+
+fn cluster(spec: &Value) -> ProxmoxCluster {
+    serde_json::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+        "kind": "ProxmoxCluster",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn plain() -> ProxmoxCluster {
+    cluster(&json!({"dnsServers": ["10.0.0.1"]}))
+}
+
+/// An API server that takes connections and never answers would do as well: none is asked.
+fn connections(own: Own) -> Connections {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let (wakes, _) = mpsc::unbounded_channel();
+    Connections::new(Settings {
+        client: Client::try_from(config).unwrap(),
+        own,
+        wakes,
+        observer: Arc::new(Nobody),
+        shutdown: CancellationToken::new(),
+    })
+}
+
+#[test]
+fn what_a_cluster_names_goes_before_what_the_manager_has() {
+    let secret = |namespace: &str, name: &str| {
+        Source::Secret(ObjectKey { namespace: namespace.into(), name: name.into() })
+    };
+    for (named, wanted) in [
+        (json!({"name": "creds"}), secret("ns", "creds")),
+        (json!({"name": "creds", "namespace": ""}), secret("ns", "creds")),
+        (json!({"name": "creds", "namespace": "other"}), secret("other", "creds")),
+        (json!(null), Source::Manager),
+        (json!({"name": ""}), Source::Manager),
+    ] {
+        let cluster = cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": named}));
+        assert_eq!(Source::of(&cluster), wanted, "{named}");
+    }
+}
+
+#[tokio::test]
+async fn clusters_with_the_managers_credentials_share_one_endpoint() {
+    let own = Own::new(given("https://pve:8006/", "a@pve!b", UUID));
+    let connections = connections(own);
+    let one = connections.of(&plain()).await.unwrap();
+    let other = connections.of(&plain()).await.unwrap();
+    assert!(Arc::ptr_eq(&one, &other));
+    assert!(!format!("{connections:?}").contains("0123"), "{connections:?}");
+}
+
+#[tokio::test]
+async fn without_any_credentials_both_ways_to_give_them_are_named() {
+    let fault = connections(Own::none()).of(&plain()).await.unwrap_err();
+    assert_eq!(fault.class, Class::Blocked);
+    for word in ["No credentials found", "ns/c", "credentialsRef", "PROXMOX_URL"] {
+        assert!(fault.message.contains(word), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_managers_credentials_is_told_by_the_clusters_that_need_them() {
+    for (own, class, words) in [
+        (
+            given("pve", "a@pve", UUID),
+            Class::Invalid,
+            &["PROXMOX_TOKEN, PROXMOX_SECRET", "user@realm!name"][..],
+        ),
+        (given("", "a@pve!b", UUID), Class::Invalid, &["PROXMOX_URL", "not set"]),
+        (given("https://pve", "a@pve!b", " "), Class::Invalid, &["not set: PROXMOX_SECRET"]),
+        (
+            Given { root_ca: Some(Err("cannot read /x".into())), ..given("pve", "a@pve!b", UUID) },
+            Class::Blocked,
+            &["--proxmox-root-cert-file", "/x"],
+        ),
+        (
+            Given { root_ca: Some(Ok(b"junk".to_vec())), ..given("pve", "a@pve!b", UUID) },
+            Class::Invalid,
+            &["no certificate"],
+        ),
+    ] {
+        let fault = connections(Own::new(own)).of(&plain()).await.unwrap_err();
+        assert_eq!(fault.class, class, "{fault}");
+        for word in words {
+            assert!(fault.message.contains(word), "{fault}");
+        }
+        assert!(!fault.message.contains(UUID), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_authorities_that_is_not_wanted_does_no_harm() {
+    let own = Given {
+        insecure: true,
+        root_ca: Some(Err("cannot read /x".into())),
+        ..given("https://pve", "a@pve!b", UUID)
+    };
+    assert!(connections(Own::new(own)).of(&plain()).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_answer_takes_no_credentials_away() {
+    let connections = connections(Own::none());
+    let named = cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": {"name": "creds"}}));
+    let fault = tokio::time::timeout(Duration::from_secs(60), connections.of(&named))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(fault.class, Class::Transient, "{fault}");
+    assert!(fault.message.contains("Secret ns/creds"), "{fault}");
+}
+
+#[tokio::test]
+async fn one_address_has_one_ledger_whatever_the_credentials() {
+    let connections = connections(Own::none());
+    let open = |source, token: &str, url: &str| {
+        let own = Own::new(given(url, token, UUID)).0.unwrap().unwrap();
+        connections.open(source, own, None).unwrap()
+    };
+    let source =
+        |name: &str| Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
+    let one = open(source("a"), "a@pve!b", "https://pve:8006/");
+    let other = open(source("b"), "a@pve!c", "PVE:8006");
+    let elsewhere = open(source("c"), "a@pve!b", "https://pve2:8006/");
+    assert!(!Arc::ptr_eq(&one, &other));
+    one.ledger().mark_taken(crate::ids::VmId::MIN);
+    assert_eq!(other.ledger().taken().len(), 1);
+    assert_eq!(elsewhere.ledger().taken().len(), 0);
+}
+
+#[tokio::test]
+async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
+    let connections = connections(Own::none());
+    let open = |name: &str, token: &str, version: &str| {
+        let source = Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
+        let own = Own::new(given("https://pve", token, UUID)).0.unwrap().unwrap();
+        connections.open(source, own, Some(version.to_owned())).unwrap()
+    };
+    let before = open("a", "a@pve!old", "1");
+    let shared = open("b", "a@pve!old", "7");
+    assert!(Arc::ptr_eq(&before, &shared), "equal credentials of two Secrets");
+    let key = |name: &str| Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
+    assert!(lock(&connections.pool).unchanged(&key("a"), "1").is_some());
+    assert!(lock(&connections.pool).unchanged(&key("a"), "2").is_none());
+
+    let after = open("a", "a@pve!new", "2");
+    assert!(!Arc::ptr_eq(&before, &after));
+    let still = open("b", "a@pve!old", "8");
+    assert!(Arc::ptr_eq(&before, &still), "the other Secret still has the old token");
+    drop((shared, still));
+    let held = Arc::strong_count(&before);
+    open("b", "a@pve!new", "9");
+    assert_eq!(Arc::strong_count(&before), held - 1, "nobody but its users holds it");
+    lock(&connections.pool).forget(&key("a"));
+    assert!(lock(&connections.pool).unchanged(&key("a"), "2").is_none());
+}

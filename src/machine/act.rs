@@ -29,8 +29,9 @@ impl Pass<'_> {
             Step::GiveUpVmId(vmid) => self.give_up(vmid).await,
             Step::Clone { vmid, node, template } => self.clone_vm(vmid, node, template).await,
             Step::SetProviderId(id) => self.set_provider_id(id).await,
-            Step::Configure(options) => self.configure(options, Operation::Configure).await,
-            Step::AttachSeed(options) => self.configure(options, Operation::Configure).await,
+            Step::Configure(options) | Step::AttachSeed(options) => {
+                self.configure(options, Operation::Configure).await
+            }
             Step::Eject(options) => self.configure(options, Operation::Eject).await,
             Step::Resize { disk, gib } => self.resize(&disk, gib).await,
             Step::RecordSeed(volume) => {

@@ -130,7 +130,7 @@ fn tags(facts: &Facts, config: &VmConfig) -> Option<String> {
     }
     let address = facts.addresses.iter().find_map(|fact| {
         let default = fact.slot.device == DEFAULT_DEVICE && fact.slot.family == Family::V4;
-        fact.address.as_ref().filter(|_| default).map(|address| address.address)
+        fact.address.as_ref().filter(|_| default).map(|address| address.ip)
     });
     if let Some(address) = address {
         added |= tags.insert(&format!("ip_{DEFAULT_DEVICE}_{address}"));

@@ -35,8 +35,8 @@ pub(super) struct Facts {
     pub ipam_trouble: Option<String>,
     /// The task in flight or just ended.
     pub task: Option<TaskState>,
-    /// The entry of the recorded VMID in the latest reading of the cluster, when there is one.
-    pub listed: Option<Option<GuestEntry>>,
+    /// The entry of the recorded VMID in the latest reading of the cluster.
+    pub listed: Seen<GuestEntry>,
     /// The VM, when looked for.
     pub vm: Option<VmSeen>,
     /// Whether the VM runs, when asked.
@@ -81,7 +81,7 @@ pub(super) struct ClaimFact {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     /// The address, without prefix.
-    pub address: std::net::IpAddr,
+    pub ip: std::net::IpAddr,
     /// Length of the prefix in bits.
     pub prefix: u8,
     /// Gateway, if the pool has one.

@@ -65,7 +65,7 @@ pub(super) fn fresh() -> Facts {
         claims: Vec::new(),
         ipam_trouble: None,
         task: None,
-        listed: None,
+        listed: Seen::Unknown("not read".to_owned()),
         vm: None,
         power: None,
         placement: None,
@@ -114,7 +114,7 @@ pub(super) fn cloned() -> Facts {
     for (index, fact) in facts.addresses.iter_mut().enumerate() {
         let address = format!("10.0.{index}.10").parse().unwrap();
         let gateway = Some(format!("10.0.{index}.1").parse().unwrap());
-        fact.address = Some(Address { address, prefix: 24, gateway, metric: None });
+        fact.address = Some(Address { ip: address, prefix: 24, gateway, metric: None });
     }
     facts
 }
@@ -172,15 +172,21 @@ pub(super) fn set_status(facts: &mut Facts, status: &Value) {
     facts.machine.status = Some(serde_json::from_value(status.clone()).unwrap());
 }
 
-pub(super) fn bootstrap() -> Option<Seen<BootstrapData>> {
-    Some(Seen::Present(BootstrapData { format: None, value: b"#cloud-config\n".to_vec().into() }))
+pub(super) fn bootstrap() -> Seen<BootstrapData> {
+    Seen::Present(BootstrapData {
+        format: None,
+        value: b"#cloud-config
+"
+        .to_vec()
+        .into(),
+    })
 }
 
-pub(super) fn running(operation: Operation) -> Option<TaskState> {
-    Some(TaskState::Running { upid: UPID.parse().unwrap(), operation, trouble: None })
+pub(super) fn running(operation: Operation) -> TaskState {
+    TaskState::Running { upid: UPID.parse().unwrap(), operation, trouble: None }
 }
 
-pub(super) fn ended(operation: Operation, exit: Exit) -> Option<TaskState> {
+pub(super) fn ended(operation: Operation, exit: Exit) -> TaskState {
     let noticed = Instant::now();
-    Some(TaskState::Ended(Ended { upid: UPID.parse().unwrap(), operation, exit, noticed }))
+    TaskState::Ended(Ended { upid: UPID.parse().unwrap(), operation, exit, noticed })
 }

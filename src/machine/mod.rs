@@ -1,6 +1,6 @@
 //! The controller of ProxmoxMachine: from a Machine of Cluster API to a running VM, and back.
 //!
-//! A pass takes turns: [`decide`](decide::decide) says what has to be known or done next,
+//! A pass takes turns: `decide` says what has to be known or done next,
 //! `observe` looks it up, `act` does it, until there is something to wait for; `report` writes that
 //! down. Passes start when something watched changes, when a Proxmox task ends, and when the list
 //! of VMs shows a change; times are only a safety net.
@@ -97,16 +97,17 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
             return Ok(Action::requeue(if early { AT_ONCE } else { FIRST_READING }));
         }
         match &object.0 {
-            Ok(machine) => Pass::new(&shared, machine.clone()).run().await,
+            Ok(machine) => Box::pin(Pass::new(&shared, machine.clone()).run()).await,
             Err(invalid) => {
                 warn!(error = %invalid, "the object cannot be read; correct it");
                 Ok(Action::await_change())
             }
         }
     };
-    Box::pin(work).instrument(span).await
+    work.instrument(span).await
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the signature that the controller calls")]
 /// The API server's trouble is its own: the next pass starts from what is there then.
 fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
     match error {

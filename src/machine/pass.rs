@@ -155,7 +155,7 @@ impl<'a> Pass<'a> {
             self.end();
             return Ok(Action::await_change());
         }
-        self.report(&conclusion).await
+        Box::pin(self.report(&conclusion)).await
     }
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {

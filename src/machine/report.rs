@@ -165,7 +165,7 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
     }];
     for fact in &facts.addresses {
         let Some(address) = &fact.address else { continue };
-        let text = address.address.to_string();
+        let text = address.ip.to_string();
         all.push(MachineAddress { type_: MachineAddressType::InternalIP, address: text.clone() });
         let device: &mut IpAddresses =
             status.ip_addresses.entry(fact.slot.device.clone()).or_default();
@@ -280,33 +280,7 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
     let info = |reason, text: String| Some(State::waiting(reason, text));
     let warning = |reason, text: String| Some(State::not(Severity::Warning, reason, text));
     let error = |reason, text: String| Some(State::not(Severity::Error, reason, text));
-    let cluster = facts.cluster_name().unwrap_or("(none)");
     match waiting {
-        Waiting::Paused | Waiting::Failed | Waiting::Retry => None,
-        Waiting::Owner => info(
-            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
-            "no Machine owns this object yet: Cluster API sets the owner reference of a \
-             ProxmoxMachine that a Machine refers to"
-                .to_owned(),
-        ),
-        Waiting::Cluster => info(
-            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
-            format!(
-                "Cluster {cluster}, named by the label cluster.x-k8s.io/cluster-name, was not found"
-            ),
-        ),
-        Waiting::InfraCluster => info(
-            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
-            format!("the ProxmoxCluster that Cluster {cluster} refers to was not found"),
-        ),
-        Waiting::ClusterInfrastructure => info(
-            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
-            format!("the infrastructure of Cluster {cluster} is not ready: see its ProxmoxCluster"),
-        ),
-        Waiting::BootstrapDataName => info(
-            reasons::WAITING_FOR_BOOTSTRAP_DATA,
-            "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)".to_owned(),
-        ),
         Waiting::BootstrapData(why) => {
             let owner = facts.owner.as_ref();
             let secret = owner.and_then(|owner| owner.spec.bootstrap.data_secret_name.as_deref());
@@ -353,6 +327,39 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
                  Datastore.AllocateTemplate and Datastore.Audit on it"
             ),
         ),
+        gate_or_guest => waited_for_others(facts, gate_or_guest),
+    }
+}
+
+/// What Cluster API or the guest has to do.
+fn waited_for_others(facts: &Facts, waiting: &Waiting) -> Option<State> {
+    let info = |reason, text: String| Some(State::waiting(reason, text));
+    let cluster = facts.cluster_name().unwrap_or("(none)");
+    match waiting {
+        Waiting::Owner => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            "no Machine owns this object yet: Cluster API sets the owner reference of a \
+             ProxmoxMachine that a Machine refers to"
+                .to_owned(),
+        ),
+        Waiting::Cluster => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!(
+                "Cluster {cluster}, named by the label cluster.x-k8s.io/cluster-name, was not found"
+            ),
+        ),
+        Waiting::InfraCluster => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!("the ProxmoxCluster that Cluster {cluster} refers to was not found"),
+        ),
+        Waiting::ClusterInfrastructure => info(
+            reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE,
+            format!("the infrastructure of Cluster {cluster} is not ready: see its ProxmoxCluster"),
+        ),
+        Waiting::BootstrapDataName => info(
+            reasons::WAITING_FOR_BOOTSTRAP_DATA,
+            "the Machine names no bootstrap Secret yet (spec.bootstrap.dataSecretName)".to_owned(),
+        ),
         Waiting::Agent(said) => info(
             reasons::POWERING_ON,
             format!(
@@ -366,7 +373,7 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
             "waiting for cloud-init in the guest to finish (`cloud-init status` says running)"
                 .to_owned(),
         ),
-        Waiting::Protected(_) => None,
+        _ => None,
     }
 }
 

@@ -91,7 +91,7 @@ fn address(facts: &Facts, device: &str, family: Family) -> Option<Static> {
     let is_it = |slot: &crate::ipam::Slot| slot.device == device && slot.family == family;
     let found = facts.addresses.iter().find(|fact| is_it(&fact.slot))?.address.as_ref()?;
     Some(Static {
-        address: format!("{}/{}", found.address, found.prefix),
+        address: format!("{}/{}", found.ip, found.prefix),
         gateway: found.gateway.map(|gateway| gateway.to_string()),
         metric: found.metric,
     })

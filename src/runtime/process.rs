@@ -14,10 +14,11 @@ use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::diagnostics::{self, Access};
 use super::health::{self, Readiness};
 use super::metrics::Metrics;
 use super::work::{self, Work};
-use super::{Bind, Settings, Webhooks, diagnostics, http};
+use super::{Bind, Settings, Webhooks, http};
 use crate::connections::{Given, Own};
 use crate::webhook;
 
@@ -63,6 +64,9 @@ pub enum Error {
     /// The webhook server cannot start.
     #[error(transparent)]
     Webhooks(#[from] webhook::ServeError),
+    /// No certificate for metrics.
+    #[error("no certificate for metrics over HTTPS can be made: {0}")]
+    Certificate(String),
     /// The lease is somebody else's now.
     #[error("the lease {name} is lost: {why}; everything was stopped at once")]
     LeaseLost {
@@ -131,9 +135,15 @@ async fn serve_and_work(settings: Settings, shutdown: CancellationToken) -> Resu
     let server = config.cluster_url.to_string();
     let client = Client::try_from(config).map_err(|error| Error::NoCluster(error.to_string()))?;
     if let Some(listener) = listen("--diagnostics-address", &settings.diagnostics).await? {
-        info!(address = %settings.diagnostics, "metrics");
-        let router = diagnostics::router(metrics.clone());
-        servers.spawn(http::serve("diagnostics", listener, None, router, serving.clone()));
+        let (access, tls) = if settings.insecure_diagnostics {
+            (Access::Open, None)
+        } else {
+            let tls = diagnostics::tls(settings.tls_min_version).map_err(Error::Certificate)?;
+            (Access::Reviewed(client.clone()), Some(tls))
+        };
+        info!(address = %settings.diagnostics, https = tls.is_some(), "metrics");
+        let router = diagnostics::router(metrics.clone(), access);
+        servers.spawn(http::serve("diagnostics", listener, tls, router, serving.clone()));
     }
     if shutdown.run_until_cancelled(reach(&client, &server)).await.is_none() {
         return Ok(());

@@ -11,8 +11,8 @@ use crate::ids::VmId;
 use crate::seen::Seen;
 
 pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
-    let entry = facts.listed.as_ref().and_then(Option::as_ref);
-    let missing = matches!(facts.listed, Some(None));
+    let entry = facts.listed.present();
+    let missing = facts.listed.is_absent();
     let tagged = entry.is_some_and(|entry| entry.tags.iter().any(|tag| tag == seed::TAG));
     let unseed = facts.is_joined() && (facts.recorded_seed().is_some() || tagged);
     // The list may be older than the end of the clone that brought the VM here, or the VM moved.

@@ -160,7 +160,7 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
     assert_eq!(decided(&facts), Decision::Look(Look::Bootstrap));
     facts.bootstrap = Some(Seen::Absent);
     waits(&facts, |w| matches!(w, Waiting::BootstrapData(_)));
-    facts.bootstrap = bootstrap();
+    facts.bootstrap = Some(bootstrap());
     assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
     facts.iso_storages = Some(Seen::Present(Vec::new()));
     waits(&facts, |w| matches!(w, Waiting::SeedStorage(_)));
@@ -171,14 +171,14 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
 #[test]
 fn the_seed_is_recorded_then_stored_then_attached_then_the_vm_starts() {
     let mut facts = cloned();
-    facts.bootstrap = bootstrap();
+    facts.bootstrap = Some(bootstrap());
     facts.status().bootstrap_iso = Some("local:iso/user-data-105.iso".to_owned());
     does(&facts, |s| matches!(s, Step::StoreSeed(storage) if storage.as_str() == "local"));
-    facts.task = running(Operation::Upload);
+    facts.task = Some(running(Operation::Upload));
     waits(&facts, |w| matches!(w, Waiting::Task { operation: Operation::Upload, .. }));
-    facts.task = ended(Operation::Upload, Exit::Success);
+    facts.task = Some(ended(Operation::Upload, Exit::Success));
     does(&facts, |s| matches!(s, Step::AttachSeed(options) if options.contains_key("ide0")));
-    facts.task = ended(Operation::Configure, Exit::Success);
+    facts.task = Some(ended(Operation::Configure, Exit::Success));
     set_config(&mut facts, config_with(&[("ide0", "local:iso/user-data-105.iso,media=cdrom")]));
     does(&facts, |s| *s == Step::RecordSeeded);
     let mut facts = seeded();
@@ -222,7 +222,7 @@ fn the_guest_is_waited_for_as_its_checks_say() {
 #[test]
 fn a_vm_that_stops_while_it_boots_is_started_again() {
     let mut facts = seeded();
-    facts.task = ended(Operation::Start, Exit::Success);
+    facts.task = Some(ended(Operation::Start, Exit::Success));
     assert_eq!(decided(&facts), Decision::Look(Look::Guest));
     facts.guest = Some(GuestFact::AgentDown("VM 105 not running".to_owned()));
     assert_eq!(decided(&facts), Decision::Look(Look::Power));
@@ -236,7 +236,7 @@ fn a_failed_task_is_told_once_and_tried_again_after_a_pause() {
     for operation in [Operation::Clone, Operation::Upload, Operation::Resize, Operation::Configure]
     {
         let mut facts = reserved();
-        facts.task = ended(operation, failure());
+        facts.task = Some(ended(operation, failure()));
         does(&facts, |s| *s == Step::ForgetTask);
     }
     let mut facts = reserved();
@@ -249,15 +249,15 @@ fn a_failed_task_is_told_once_and_tried_again_after_a_pause() {
 #[test]
 fn a_start_that_is_reported_failed_is_judged_by_the_vm() {
     let mut facts = seeded();
-    facts.task = ended(Operation::Start, Exit::Failure("timeout".to_owned()));
+    facts.task = Some(ended(Operation::Start, Exit::Failure("timeout".to_owned())));
     facts.power = Some(Seen::Present(Power::Running));
     assert_eq!(decided(&facts), Decision::Look(Look::Guest));
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::ForgetTask);
 }
 
-fn listed(status: &str, tags: &[&str]) -> Option<Option<GuestEntry>> {
-    Some(Some(GuestEntry {
+fn listed(status: &str, tags: &[&str]) -> Seen<GuestEntry> {
+    Seen::Present(GuestEntry {
         kind: GuestKind::Vm,
         node: "pve2".parse().unwrap(),
         name: None,
@@ -266,7 +266,7 @@ fn listed(status: &str, tags: &[&str]) -> Option<Option<GuestEntry>> {
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         lock: None,
         memory: None,
-    }))
+    })
 }
 
 fn joined() -> Facts {
@@ -281,7 +281,7 @@ fn a_machine_that_is_up_costs_no_call_of_its_own() {
     let mut facts = ready();
     facts.listed = listed("running", &[]);
     assert_eq!(decided(&facts), Decision::Ready(None));
-    facts.listed = None;
+    facts.listed = Seen::Unknown("no answer".to_owned());
     assert_eq!(decided(&facts), Decision::Ready(None));
 }
 
@@ -299,7 +299,7 @@ fn a_machine_that_was_stopped_is_started_and_one_that_vanished_is_told() {
     facts.status().proxmox_node = Some("pve3".to_owned());
     assert_eq!(decided(&facts), Decision::Look(Look::Vm), "it may have moved");
     let mut facts = ready();
-    facts.listed = Some(None);
+    facts.listed = Seen::Absent;
     assert_eq!(decided(&facts), Decision::Look(Look::Vm));
     facts.vm = Some(VmSeen::Unknown("no answer".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
@@ -320,7 +320,7 @@ fn the_seed_goes_when_the_node_has_joined_and_is_recorded_until_it_is_gone() {
     does(&facts, |s| matches!(s, Step::Eject(options) if options["ide0"].starts_with("none")));
     set_config(&mut facts, config_with(&[("ide0", "none,media=cdrom")]));
     does(&facts, |s| *s == Step::DeleteSeed(iso.to_owned()));
-    facts.task = ended(Operation::DeleteSeed, Exit::Success);
+    facts.task = Some(ended(Operation::DeleteSeed, Exit::Success));
     does(&facts, |s| *s == Step::ForgetSeed);
     facts.status().bootstrap_iso = None;
     facts.listed = listed("running", &[]);
@@ -337,12 +337,12 @@ fn deletion_stops_destroys_and_cleans_in_this_order() {
     assert_eq!(decided(&facts), Decision::Look(Look::Power));
     facts.power = Some(Seen::Present(Power::Running));
     does(&facts, |s| *s == Step::Stop);
-    facts.task = running(Operation::Stop);
+    facts.task = Some(running(Operation::Stop));
     waits(&facts, |w| matches!(w, Waiting::Task { operation: Operation::Stop, .. }));
-    facts.task = ended(Operation::Stop, Exit::Success);
+    facts.task = Some(ended(Operation::Stop, Exit::Success));
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::Destroy);
-    facts.task = ended(Operation::Destroy, Exit::Success);
+    facts.task = Some(ended(Operation::Destroy, Exit::Success));
     facts.vm = Some(VmSeen::Absent);
     does(&facts, |s| *s == Step::DeleteSeed(iso.to_owned()));
     facts.status().bootstrap_iso = None;

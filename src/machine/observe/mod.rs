@@ -67,7 +67,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         claims,
         ipam_trouble: None,
         task: None,
-        listed: None,
+        listed: Seen::Unknown("not read".to_owned()),
         vm: None,
         power: None,
         placement: None,
@@ -141,7 +141,7 @@ fn address(stores: &Stores, machine: &ProxmoxMachine, slot: Slot) -> AddressFact
         None => (None, None),
         Some(Ok(given)) => {
             let ipam::Assigned { address, prefix, gateway } = given;
-            (Some(Address { address, prefix, gateway, metric: None }), None)
+            (Some(Address { ip: address, prefix, gateway, metric: None }), None)
         }
         Some(Err(wrong)) => (None, Some(wrong.to_string())),
     };
@@ -173,19 +173,18 @@ impl Pass<'_> {
     }
 
     async fn connect(&mut self) {
-        let connected = match &self.facts.infra {
-            Some(infra) => self.shared.connections.of(infra).await,
-            None => {
-                let cluster = self.facts.cluster_name().unwrap_or("(no cluster label)");
-                Err(Fault::new(
-                    Class::Blocked,
-                    format!(
-                        "the ProxmoxCluster of Cluster {cluster} was not found, so Proxmox cannot \
-                         be talked to: restore it, or remove the finalizer of this ProxmoxMachine \
-                         after its VM is gone"
-                    ),
-                ))
-            }
+        let connected = if let Some(infra) = &self.facts.infra {
+            self.shared.connections.of(infra).await
+        } else {
+            let cluster = self.facts.cluster_name().unwrap_or("(no cluster label)");
+            Err(Fault::new(
+                Class::Blocked,
+                format!(
+                    "the ProxmoxCluster of Cluster {cluster} was not found, so Proxmox cannot be \
+                     talked to: restore it, or remove the finalizer of this ProxmoxMachine after \
+                     its VM is gone"
+                ),
+            ))
         };
         self.facts.connection = Some(connected.as_ref().map(|_| ()).map_err(Clone::clone));
         if let Ok(endpoint) = connected {
@@ -212,7 +211,7 @@ impl Pass<'_> {
             // The listing tells as much as a look of each machine's own would.
             endpoint.ledger().release(vmid, self.facts.uid());
             if let Ok(view) = endpoint.recent_view().await {
-                self.facts.listed = Some(view.guests.get(&vmid).cloned());
+                self.facts.listed = view.guests.get(&vmid).cloned().into();
             }
         } else if let Some(promise) = placement::promise(&self.facts, self.recorded_memory()) {
             // Refused: the number is another machine's too; whose VM it is shows at the VM.
@@ -255,13 +254,12 @@ impl Pass<'_> {
         for index in 0..self.facts.addresses.len() {
             let pool = self.facts.addresses[index].slot.pool.clone();
             let known = read.iter().find(|(other, _)| *other == pool).map(|(_, metric)| *metric);
-            let metric = match known {
-                Some(metric) => metric,
-                None => {
-                    let metric = self.metric_of(&pool).await?;
-                    read.push((pool, metric));
-                    metric
-                }
+            let metric = if let Some(metric) = known {
+                metric
+            } else {
+                let metric = self.metric_of(&pool).await?;
+                read.push((pool, metric));
+                metric
             };
             if let Some(address) = &mut self.facts.addresses[index].address {
                 address.metric = metric;

@@ -68,8 +68,8 @@ impl Pass<'_> {
         }
         let group = group(&self.facts);
         for (uid, node) in self.placed(&group) {
-            let promised = promises.values().any(|promise| promise.owner == uid);
-            if let Some(node) = nodes.get_mut(&node).filter(|_| !promised) {
+            let counted = promises.values().any(|promise| promise.owner == uid);
+            if let Some(node) = nodes.get_mut(&node).filter(|_| !counted) {
                 node.same_role += 1;
             }
         }

@@ -133,7 +133,7 @@ fn a_failure_for_good_is_told_to_cluster_api() {
 #[test]
 fn a_running_task_is_recorded_until_it_ends() {
     let mut facts = reserved();
-    facts.task = running(Operation::Clone);
+    facts.task = Some(running(Operation::Clone));
     let told = status(&facts, &waiting(Waiting::Retry), None, now());
     assert_eq!(told.task_ref.as_deref(), Some(UPID));
     facts.task = None;
