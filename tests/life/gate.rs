@@ -1,6 +1,7 @@
 //! Every call of a manager passes here, before its effect and after. At one of them the manager is
 //! killed.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,13 @@ pub(crate) struct Point {
     pub(crate) moment: Moment,
 }
 
+impl Point {
+    /// Whether the call is one to Proxmox, whose names have a path.
+    pub(crate) fn is_at_proxmox(&self) -> bool {
+        self.call.contains(" /")
+    }
+}
+
 impl std::fmt::Display for Point {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} at {}", self.moment, self.call)
@@ -46,6 +54,7 @@ pub(crate) enum Verdict {
 struct State {
     /// The names of calls in the order in which they were made first.
     seen: Vec<String>,
+    counts: BTreeMap<String, u32>,
     trap: Option<Point>,
     /// Name and number of the call that is held back.
     held: Option<(String, u64)>,
@@ -98,6 +107,14 @@ impl Gate {
     pub(crate) fn disarm(&self) -> (Vec<String>, bool) {
         let mut state = lock(&self.state);
         (std::mem::take(&mut state.seen), state.trap.take().is_some())
+    }
+
+    /// The name of a call that is made again and again, with its number from the second time on.
+    pub(crate) fn numbered(&self, call: &str) -> String {
+        let mut state = lock(&self.state);
+        let count = state.counts.entry(call.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 { call.to_owned() } else { format!("{call} #{count}") }
     }
 
     /// A call has come in, nothing has happened.

@@ -7,5 +7,7 @@ mod core;
 mod gate;
 mod kills;
 mod lane;
+mod peer;
 mod relay;
+mod releases;
 mod site;

@@ -76,6 +76,7 @@ async fn carry(
     let body = to_bytes(body, usize::MAX).await.context("the request broke off")?;
     parts.headers.remove(header::HOST);
     let call = calls::to_kubernetes(parts.method.as_str(), parts.uri.path(), &body);
+    let call = call.map(|call| gate.numbered(&call));
     if let Some(call) = &call
         && gate.before(call.clone(), 0).await == Verdict::IsLost
     {
