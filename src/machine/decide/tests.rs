@@ -256,6 +256,19 @@ fn a_start_that_is_reported_failed_is_judged_by_the_vm() {
     does(&facts, |s| *s == Step::ForgetTask);
 }
 
+#[test]
+fn a_vm_whose_status_was_lost_is_not_touched_while_it_runs() {
+    let mut facts = cloned();
+    facts.machine.status = None;
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    does(&facts, |s| *s == Step::RecordSeeded);
+    facts.power = Some(Seen::Unknown("no answer".to_owned()));
+    waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+    facts.power = Some(Seen::Present(Power::Stopped));
+    assert_eq!(decided(&facts), Decision::Look(Look::Bootstrap), "it never started: go on");
+}
+
 fn listed(status: &str, tags: &[&str]) -> Seen<GuestEntry> {
     Seen::Present(GuestEntry {
         kind: GuestKind::Vm,
