@@ -124,9 +124,6 @@ pub(super) fn live(cluster: &ProxmoxCluster, around: &Surroundings, now: Timesta
 
 fn secret(cluster: &ProxmoxCluster, around: &Surroundings) -> Result<Option<Step>, Trouble> {
     let (Some(key), Some(secret)) = (credentials(cluster), &around.secret) else { return Ok(None) };
-    if key.name.is_empty() {
-        return Err(Trouble::SecretUnnamed);
-    }
     match secret {
         Seen::Present(secret) => Ok(desired::hold(cluster, secret)),
         Seen::Absent => Err(Trouble::SecretAbsent(key)),
@@ -260,7 +257,6 @@ fn is_watched(trouble: &Trouble) -> bool {
         Trouble::OwnerUnset
         | Trouble::OwnerAbsent(_)
         | Trouble::Endpoint { .. }
-        | Trouble::SecretUnnamed
         | Trouble::PoolForeign { .. }
         | Trouble::PoolDeleting(_)
         | Trouble::PoolSilent(_) => true,
@@ -282,7 +278,7 @@ pub(super) fn keeps_from_service(trouble: &Trouble) -> bool {
 
 /// The Secrets whose state matters to a cluster that goes: the one it names, and those it holds.
 pub(super) fn held_secrets(cluster: &ProxmoxCluster, holding: &[ObjectKey]) -> Vec<ObjectKey> {
-    let named = credentials(cluster).filter(|key| !key.name.is_empty());
+    let named = credentials(cluster);
     let mut all: Vec<ObjectKey> = named.into_iter().chain(holding.iter().cloned()).collect();
     all.sort();
     all.dedup();

@@ -109,8 +109,6 @@ pub(super) enum Trouble {
         /// Whether a control plane provider is to fill it in.
         is_external: bool,
     },
-    /// `spec.credentialsRef` has no name.
-    SecretUnnamed,
     /// The Secret of `spec.credentialsRef` does not exist.
     SecretAbsent(ObjectKey),
     /// It is not known whether it exists.

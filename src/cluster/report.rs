@@ -172,8 +172,7 @@ fn state(cluster: &ProxmoxCluster, trouble: &Trouble) -> State {
         Trouble::Endpoint { .. } => {
             State::not(Severity::Warning, reasons::MISSING_CONTROL_PLANE_ENDPOINT, text)
         }
-        Trouble::SecretUnnamed
-        | Trouble::SecretAbsent(_)
+        Trouble::SecretAbsent(_)
         | Trouble::SecretUnknown(..)
         | Trouble::Proxmox(_)
         | Trouble::Failed { target: Target::Secret(_), .. } => {
@@ -213,10 +212,6 @@ fn text(cluster: &ProxmoxCluster, trouble: &Trouble) -> String {
             format!("cannot read Cluster {namespace}/{name}: {why}")
         }
         Trouble::Endpoint { part, is_external } => endpoint(*part, *is_external),
-        Trouble::SecretUnnamed => format!(
-            "spec.credentialsRef.name is empty: name the Secret that holds {SECRET_KEYS}, or \
-             remove spec.credentialsRef to use the manager's own credentials"
-        ),
         Trouble::SecretAbsent(ObjectKey { namespace, name }) => format!(
             "Secret {namespace}/{name} of spec.credentialsRef does not exist: create it with \
              {SECRET_KEYS}"

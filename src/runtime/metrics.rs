@@ -56,7 +56,11 @@ impl Default for Metrics {
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version that runs", info);
         let leader = Gauge::default();
-        registry.register("leader", "1 while this process works, 0 while it waits", leader.clone());
+        registry.register(
+            "leader",
+            "Whether this process works (1) or waits for the lease (0)",
+            leader.clone(),
+        );
         let calls = Family::default();
         registry.register(
             "proxmox_requests",

@@ -262,7 +262,6 @@ fn without_its_secret_a_cluster_says_so_and_nothing_of_proxmox() {
             Seen::Unknown("forbidden".to_owned()),
             Some(Trouble::SecretUnknown(key, "forbidden".to_owned())),
         ),
-        ("unnamed", json!({}), Seen::Absent, Some(Trouble::SecretUnnamed)),
         ("present", json!({"name": "creds"}), Seen::Present(secret(&json!({}))), None),
     ] {
         let cluster = cluster(&json!({"spec": {"credentialsRef": reference}}));
