@@ -3,6 +3,7 @@
 mod components;
 mod demo;
 mod generate;
+mod image;
 mod packages;
 mod steps;
 mod suite;
@@ -26,6 +27,10 @@ enum Task {
     Generate,
     /// Writes components/: everything that installs the provider
     Components(components::Arguments),
+    /// Compiles static programs and lays out the OCI image in dist/image
+    Image(image::ImageArguments),
+    /// Lays out a release in dist: clusterctl's repository, chart, bills of materials, sums
+    Release(image::ReleaseArguments),
     /// Checks that the generated files are up to date
     Verify,
     /// Format, lints, documentation
@@ -65,6 +70,8 @@ fn run(cli: &Cli) -> Result<()> {
             Ok(())
         }
         Task::Components(arguments) => components::write(arguments),
+        Task::Image(arguments) => image::image(arguments),
+        Task::Release(arguments) => image::release(arguments),
         Task::Verify => suite::verify().and_then(|()| components::verify()),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),

@@ -29,6 +29,15 @@ impl Files {
         }
     }
 
+    /// Those below a folder, by their paths in it.
+    #[must_use]
+    pub fn below(&self, folder: &str) -> Self {
+        let inside = self.0.iter().filter_map(|(path, content)| {
+            Some((path.strip_prefix(folder).ok()?.to_path_buf(), content.clone()))
+        });
+        Self(inside.collect())
+    }
+
     /// The content of a file.
     pub fn get(&self, path: &str) -> Option<&[u8]> {
         self.0.get(Path::new(path)).map(Vec::as_slice)

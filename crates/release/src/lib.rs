@@ -7,9 +7,13 @@
 
 #![warn(missing_docs)]
 
+mod archive;
 pub mod components;
 mod files;
+pub mod image;
 mod kustomize;
 pub mod package;
+pub mod sbom;
 
+pub use archive::chart;
 pub use files::{Files, SUMS};

@@ -103,12 +103,32 @@ impl World {
             world.processes.insert(0, process);
         }
         if options.capi {
-            let client = world.client().await?;
-            let (pki, kubeconfig) = (&world.pki, &world.kubeconfig);
-            let managers = capi::start(binaries, &client, pki, kubeconfig, &world.logs).await?;
-            world.processes.splice(0..0, managers);
+            world.start_cluster_api(binaries).await?;
         }
         Ok(world)
+    }
+
+    /// Starts Cluster API's three managers beside definitions that are there already, however they
+    /// came, and registers their webhooks.
+    ///
+    /// # Errors
+    /// If a program cannot be built or started or is not ready in time.
+    pub async fn start_cluster_api(&mut self, binaries: &Binaries) -> Result<()> {
+        let client = self.client().await?;
+        let (pki, kubeconfig) = (&self.pki, &self.kubeconfig);
+        let managers = capi::start(binaries, &client, pki, kubeconfig, &self.logs).await?;
+        self.processes.splice(0..0, managers);
+        Ok(())
+    }
+
+    /// Starts any other program, which ends with this world; its log is among the others.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_process(&mut self, name: &str, program: &Path, args: &[String]) -> Result<()> {
+        let process = Process::start(name, program, args, &[], &self.logs)?;
+        self.processes.insert(0, process);
+        Ok(())
     }
 
     /// The world that all tests of one process share, by [`Options::default`]; started when first

@@ -1,0 +1,169 @@
+//! `clusterctl init` from local repositories into an empty cluster, a first cluster from nothing to
+//! running and back with the rights of the rendered service account, an upgrade, and the end.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+use testbed::{Options, apply, crds, root};
+
+use crate::kubectl::refusal;
+use crate::pod::{self, DEPLOYMENT, NAMESPACE};
+use crate::site::{PATIENCE, Site};
+use crate::{docs, stand_ins};
+
+/// Cluster API's version in tools/cluster-api.
+const CLUSTER_API: &str = "v1.10.1";
+
+/// Provider label, type, name, file, and where in Cluster API's module it is composed.
+const CORE: &[(&str, &str, &str, &str, &str)] = &[
+    ("cluster-api", "CoreProvider", "cluster-api", "core-components.yaml", "config/default"),
+    (
+        "bootstrap-kubeadm",
+        "BootstrapProvider",
+        "kubeadm",
+        "bootstrap-components.yaml",
+        "bootstrap/kubeadm/config/default",
+    ),
+    (
+        "control-plane-kubeadm",
+        "ControlPlaneProvider",
+        "kubeadm",
+        "control-plane-components.yaml",
+        "controlplane/kubeadm/config/default",
+    ),
+];
+
+/// Repositories for everything that `init` installs besides us, made as Cluster API's releases are,
+/// and a configuration in which the documentation's entry stands beside them.
+fn prepare(site: &Site) -> Result<()> {
+    let module = crds::cluster_api_module(&root())?;
+    let repository = site.folder().join("repository");
+    let kustomize = site.binaries.path("kustomize")?;
+    let page = docs::blocks("docs/install.md");
+    let ours = page.iter().find(|block| block.mark == "clusterctl").context("the block")?;
+    let ours: Value = apply::documents(&ours.text)?.remove(0);
+    let mut providers = ours["providers"].as_array().context("a list")?.clone();
+    for (label, kind, name, file, folder) in CORE {
+        let release = repository.join(label).join(CLUSTER_API);
+        fs::create_dir_all(&release)?;
+        let composed = std::process::Command::new(&kustomize)
+            .arg("build")
+            .arg(module.join(folder))
+            .output()?;
+        anyhow::ensure!(composed.status.success(), "kustomize build {folder}");
+        fs::write(release.join(file), composed.stdout)?;
+        fs::copy(module.join("metadata.yaml"), release.join("metadata.yaml"))?;
+        providers.push(json!({ "name": name, "type": kind, "url": release.join(file) }));
+    }
+    let cert_manager = repository.join("cert-manager/v1.17.1/cert-manager.yaml");
+    fs::create_dir_all(cert_manager.parent().context("a folder")?)?;
+    fs::write(&cert_manager, stand_ins::cert_manager())?;
+    let config = json!({
+        "providers": providers,
+        "cert-manager": { "url": cert_manager, "version": "v1.17.1" },
+    });
+    let folder = site.folder().join("config/cluster-api");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("clusterctl.yaml"), config.to_string())?;
+    publish(site, "v0.1.0")
+}
+
+/// Puts a version of ours where `make release` puts it.
+fn publish(site: &Site, version: &str) -> Result<()> {
+    let folder = site.folder().join("dist/infrastructure-proxmox").join(version);
+    site.recipe()?.as_version(version).build()?.write(&folder)
+}
+
+async fn image(site: &Site) -> Result<Option<String>> {
+    let api = Api::<Deployment>::namespaced(site.client.clone(), NAMESPACE);
+    let found = api.get(DEPLOYMENT).await?;
+    let pod = found.spec.and_then(|spec| spec.template.spec);
+    Ok(pod.and_then(|pod| pod.containers.into_iter().next()?.image))
+}
+
+/// Nobody serves the webhooks of the managers that clusterctl made Deployments of; those that the
+/// testbed starts register their own.
+const FORGET_WEBHOOKS: &str = "
+kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations \
+  -l 'cluster.x-k8s.io/provider,cluster.x-k8s.io/provider!=infrastructure-proxmox'";
+
+#[tokio::test]
+async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()> {
+    let nothing = Options { crds: false, garbage_collection: true, ..Options::default() };
+    let mut site = Site::open(nothing).await?;
+    prepare(&site)?;
+    let said = site.run("clusterctl")?;
+    assert!(said.contains(DEPLOYMENT), "{said}");
+    assert_eq!(image(&site).await?.as_deref(), Some("capmox:v0.1.0"));
+    let secrets = Api::<Secret>::namespaced(site.client.clone(), NAMESPACE);
+    let data = secrets.get("capmox-manager-credentials").await?.data.context("no data")?;
+    assert_eq!(data["token"].0, site.fake.token().id.as_bytes());
+
+    site.run("embedded-ipam")?;
+    site.shell(FORGET_WEBHOOKS)?;
+    site.world.start_cluster_api(&site.binaries).await?;
+    let pod = pod::run(&site.world).await?;
+    let said = refusal(&site)?;
+    assert!(said.contains("cannot create proxmox machine"), "{said}");
+
+    make_and_delete_a_cluster(&site).await.with_context(|| pod.log_tail(40))?;
+    let forbidden = fs::read_to_string(pod.log())?;
+    let forbidden: Vec<_> = forbidden.lines().filter(|line| line.contains("forbidden")).collect();
+    assert!(forbidden.is_empty(), "the service account lacks rights: {forbidden:#?}");
+
+    upgrade(&site, pod).await?;
+    site.run("remove")?;
+    let namespaces = Api::<Namespace>::all(site.client.clone());
+    let gone = site.world.wait_for(PATIENCE, "the end of the namespace", async || {
+        Ok(namespaces.get_opt(NAMESPACE).await?.is_none().then_some(()))
+    });
+    gone.await?;
+    let left = site.shell(
+        "kubectl get crd -o name -l cluster.x-k8s.io/provider=infrastructure-proxmox; \
+         kubectl get validatingwebhookconfigurations -o name \
+         -l cluster.x-k8s.io/provider=infrastructure-proxmox",
+    )?;
+    assert_eq!(left, "");
+    Ok(())
+}
+
+async fn make_and_delete_a_cluster(site: &Site) -> Result<()> {
+    site.run("cluster")?;
+    let machines =
+        apply::find(&site.client, "cluster.x-k8s.io/v1beta1", "Machine", "default").await?;
+    let running = site.world.wait_for(PATIENCE, "two running machines", async || {
+        let found = machines.list(&ListParams::default()).await?;
+        let phases = found.iter().filter(|machine| machine.data["status"]["phase"] == "Running");
+        Ok((phases.count() == 2).then_some(()))
+    });
+    running.await?;
+    let said = site.run("describe")?;
+    assert!(said.contains("Cluster/demo") && said.contains("proxmox://"), "{said}");
+    site.run("delete")?;
+    let left = site.fake.check_no_leaks();
+    assert!(left.is_empty(), "{left:?}");
+    let broken = site.fake.take_violations();
+    assert!(broken.is_empty(), "{broken:?}");
+    assert!(site.guests.records().len() >= 2);
+    Ok(())
+}
+
+async fn upgrade(site: &Site, mut old: testbed::ManagerProcess) -> Result<()> {
+    publish(site, "v0.1.1")?;
+    let said = site.run("upgrade")?;
+    assert!(said.contains("v0.1.1"), "{said}");
+    assert_eq!(image(site).await?.as_deref(), Some("capmox:v0.1.1"));
+    old.stop().await?;
+    let mut new = pod::run(&site.world).await?;
+    let said = refusal(site)?;
+    assert!(said.contains("cannot create proxmox machine"), "{said}");
+    // Back to the old one, by removing and installing; objects would stay.
+    new.stop().await?;
+    site.run("migrate")?;
+    assert_eq!(image(site).await?.as_deref(), Some("capmox:v0.1.0"));
+    Ok(())
+}

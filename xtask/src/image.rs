@@ -1,0 +1,157 @@
+//! `make image` and `make release`: the static programs, the image, and the folder of a release.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use release::components::{COMPONENTS, METADATA, Recipe};
+use release::image::{ARCHITECTURES, Architecture, Image};
+use release::{Files, sbom};
+use testbed::Binaries;
+use testbed::say::say;
+
+/// Where everything goes, from the root.
+const FOLDER: &str = "dist";
+
+/// What `cargo xtask image` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImageArguments {
+    /// Architectures by commas: amd64, arm64
+    #[arg(long, env = "ARCH", default_value = "amd64", value_delimiter = ',')]
+    architectures: Vec<String>,
+}
+
+/// What `cargo xtask release` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArguments {
+    /// The image that the manifests name: name:tag or name@digest [default: capmox:VERSION]
+    #[arg(long)]
+    image: Option<String>,
+}
+
+/// Builds the programs and lays out the image in `dist/image`.
+pub(crate) fn image(arguments: &ImageArguments) -> Result<()> {
+    let root = testbed::root();
+    let mut programs = Vec::new();
+    for name in &arguments.architectures {
+        let known = ARCHITECTURES.iter().find(|known| known.name == name);
+        let architecture = *known.with_context(|| format!("no architecture {name}"))?;
+        programs.push((architecture, program(&root, architecture)?));
+    }
+    let version = version();
+    let image = Image {
+        version: version.clone(),
+        revision: revision(&root),
+        programs,
+        authorities: authorities(),
+    };
+    let folder = root.join(FOLDER).join("image");
+    image.layout()?.replace(&folder)?;
+    say(format!("image {version} is in {}", folder.display()));
+    Ok(())
+}
+
+/// Lays out a release: clusterctl's repository, chart, bill of materials, sums; the image if made.
+pub(crate) fn release(arguments: &ReleaseArguments) -> Result<()> {
+    let root = testbed::root();
+    let mut recipe = Recipe::new(&root, &Binaries::new().path("kustomize")?);
+    if let Some(image) = &arguments.image {
+        recipe.image.clone_from(image);
+    }
+    let version = &recipe.version;
+    let components = recipe.build()?;
+    ensure!(components.get(COMPONENTS).is_some() && components.get(METADATA).is_some());
+    let mut files = Files::default();
+    let chart = components.below("chart");
+    let number = version.trim_start_matches('v');
+    files.add(format!("capmox-{number}.tgz"), release::chart("capmox", &chart)?);
+    for architecture in ARCHITECTURES {
+        let bill = sbom::spdx(&root, env!("CARGO"), architecture.target, version)?;
+        files.add(format!("capmox-{version}-{}.spdx.json", architecture.name), bill);
+    }
+    files.add_all(&format!("infrastructure-proxmox/{version}"), components);
+    let folder = root.join(FOLDER);
+    let image = folder.join("image");
+    if image.is_dir() {
+        files.add_all("image", Files::read(&image)?);
+    }
+    files.add_sums();
+    files.write(&folder)?;
+    say(format!("release {version} is in {}", folder.display()));
+    Ok(())
+}
+
+fn version() -> String {
+    format!("v{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Compiles the static program. Paths of this machine are kept out of it, so that it is the same
+/// wherever it is compiled.
+fn program(root: &Path, architecture: Architecture) -> Result<Vec<u8>> {
+    let target = architecture.target;
+    say(format!("compiling capmox for {target}"));
+    let added = Command::new("rustup")
+        .args(["target", "add", target])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .status();
+    if !added.is_ok_and(|status| status.success()) {
+        say(format!("rustup did not add {target}; it may be there already"));
+    }
+    let cargo_home = match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => std::env::home_dir().unwrap_or_default().join(".cargo"),
+    };
+    let flags = format!(
+        "-Ctarget-feature=+crt-static\x1f-Clink-self-contained=yes\x1f-Clinker=rust-lld\
+         \x1f--remap-path-prefix={}=/capmox\x1f--remap-path-prefix={}=/cargo",
+        root.display(),
+        cargo_home.display(),
+    );
+    let underscored = target.replace('-', "_");
+    // ring has a little C and assembly. The compiler of the same architecture makes objects for
+    // either libc; for the other one it is Debian's gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu.
+    let compiler = if target.starts_with(std::env::consts::ARCH) {
+        "cc".to_owned()
+    } else {
+        format!("{}-linux-gnu-gcc", target.split('-').next().unwrap_or_default())
+    };
+    let output = root.join("target/image");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--bin", "capmox", "--target", target])
+        .arg("--target-dir")
+        .arg(&output)
+        .current_dir(root)
+        .env(format!("CC_{underscored}"), compiler)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags)
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo build for {target} ended with {status}");
+    }
+    let program = output.join(target).join("release/capmox");
+    fs::read(&program).with_context(|| format!("cannot read {}", program.display()))
+}
+
+/// The commit, where there is one.
+fn revision(root: &Path) -> Option<String> {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Mozilla's authorities as PEM.
+fn authorities() -> String {
+    let pem = |authority: &[u8]| {
+        let text = STANDARD.encode(authority);
+        let lines: Vec<&str> =
+            text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+        let body = lines.join("\n");
+        format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+    };
+    webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|authority| pem(authority)).collect()
+}
