@@ -1,7 +1,6 @@
 //! The same life at `fakepve`, a simulator that shares no code with this repository.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use capmox::pve::{Client, ClientConfig, GuestResource, Limits, Resource, Tls, token};
