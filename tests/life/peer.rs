@@ -1,5 +1,6 @@
 //! The same life at `fakepve`, a simulator that shares no code with this repository.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -60,8 +61,9 @@ async fn vms(client: &Client) -> Result<Vec<GuestResource>> {
     Ok(vms.collect())
 }
 
-async fn seeds(client: &Client) -> Result<Vec<String>> {
-    let mut seeds = Vec::new();
+/// Volume ids of seeds. The simulator shows a storage's files on every node.
+async fn seeds(client: &Client) -> Result<BTreeSet<String>> {
+    let mut seeds = BTreeSet::new();
     for node in ["pve1", "pve2", "pve3"] {
         let listed = client.storage_content(&node.parse()?, &"local".parse()?, Some("iso")).await?;
         seeds.extend(listed.into_iter().map(|volume| volume.volid));
