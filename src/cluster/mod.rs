@@ -17,7 +17,7 @@ mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
@@ -72,7 +72,16 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held });
-    controller
+    // kube's controller does not end before its first list; until then it has nothing in hand.
+    let listed = controller.store();
+    let asked = shutdown.clone();
+    let ends_early = async move {
+        asked.cancelled().await;
+        if listed.wait_until_ready().now_or_never().is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let work = controller
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(reconcile, after_failure, desk)
         .for_each(async |result| {
@@ -81,8 +90,11 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
                 // objects that went meanwhile.
                 debug!(%error, "controller of ProxmoxCluster");
             }
-        })
-        .await;
+        });
+    tokio::select! {
+        () = work => {}
+        () = ends_early => {}
+    }
 }
 
 /// What every pass works with.

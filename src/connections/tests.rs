@@ -127,7 +127,7 @@ async fn a_file_of_authorities_that_is_not_wanted_does_no_harm() {
 async fn an_api_server_that_does_not_answer_takes_no_credentials_away() {
     let connections = connections(Own::none());
     let named = cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": {"name": "creds"}}));
-    let fault = tokio::time::timeout(Duration::from_secs(60), connections.of(&named))
+    let fault = tokio::time::timeout(Duration::from_mins(1), connections.of(&named))
         .await
         .unwrap()
         .unwrap_err();

@@ -1,5 +1,6 @@
 //! From what a pass came to, to the status that people and Cluster API read. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,10 +9,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::decision::{Decision, Failure, Waiting, Wake};
 use super::facts::Facts;
 use crate::api::conditions::{self, Severity, State, V1Beta2Conditions, Wanted};
-use crate::api::{IpAddresses, MachineAddress, MachineAddressType, ProxmoxMachineStatus, reasons};
+use crate::api::{
+    IpAddresses, MachineAddress, MachineAddressType, NetworkStatus, ProxmoxMachineStatus, reasons,
+};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Operation, TaskState};
 use crate::ipam::Family;
+use crate::pve::NetDevice;
 
 /// A regular look at a machine that is up; changes of its VM wake it earlier.
 const REGULAR: Wake = Wake::seconds(600);
@@ -178,6 +182,30 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
     if status.bootstrap_data_provided == Some(true) {
         status.addresses = all;
     }
+    if let Some(vm) = facts.vm() {
+        status.network = vm
+            .config
+            .net_devices()
+            .into_iter()
+            .filter_map(|(name, device)| network_device(&name, &device, &status.ip_addresses))
+            .collect();
+    }
+}
+
+/// A network device as Proxmox configures it, with the addresses that its guest was given.
+fn network_device(
+    name: &str,
+    device: &NetDevice,
+    addresses: &BTreeMap<String, IpAddresses>,
+) -> Option<NetworkStatus> {
+    let given = addresses.get(name);
+    let both = given.into_iter().flat_map(|given| [&given.ipv4, &given.ipv6]);
+    Some(NetworkStatus {
+        connected: Some(device.options().get("link_down") != Some("1")),
+        ip_addrs: both.flatten().cloned().collect(),
+        mac_addr: device.mac()?.to_owned(),
+        network_name: device.bridge().map(str::to_owned),
+    })
 }
 
 /// What `VMProvisioned` says; `None` where it goes on saying what it said.

@@ -154,7 +154,29 @@ fn present(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             ),
         };
     }
-    if facts.is_seeded() { boot(facts, vmid) } else { prepare(facts, vm) }
+    if facts.is_seeded() {
+        return boot(facts, vmid);
+    }
+    unrecorded(facts).unwrap_or_else(|| prepare(facts, vm))
+}
+
+/// A status that does not say which template was chosen was lost in a move to another management
+/// cluster, or written by capmox. A VM that runs by then has had its seed.
+fn unrecorded(facts: &Facts) -> Option<Decision> {
+    let status = facts.machine.status.as_ref();
+    if status.is_some_and(|status| status.template_ref.is_some()) {
+        return None;
+    }
+    let unknown = |why: &str| Some(Decision::Wait(Waiting::Unknown(why.into()), Wake::seconds(10)));
+    match &facts.power {
+        None => Some(Decision::Look(Look::Power)),
+        Some(Seen::Present(Power::Stopped)) => None,
+        Some(Seen::Present(Power::Running | Power::Paused)) => {
+            Some(Decision::Do(Step::RecordSeeded))
+        }
+        Some(Seen::Absent) => unknown("the VM vanished while it was being looked at"),
+        Some(Seen::Unknown(why)) => unknown(why),
+    }
 }
 
 /// Addresses, boot volume, options and seed: all before the first start.
@@ -162,10 +184,10 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
     let spec = &facts.machine.spec;
     if let Some(volume) = spec.disks.as_ref().and_then(|disks| disks.boot_volume.as_ref()) {
         match desired::growth(volume, &vm.config) {
-            Ok(Some(gib)) => {
+            Ok(Some(gib)) if facts.grown != Some(gib) => {
                 return Decision::Do(Step::Resize { disk: volume.disk.clone(), gib });
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(why) => return invalid(why),
         }
     }

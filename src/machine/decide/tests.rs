@@ -151,6 +151,10 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
     let mut facts = cloned();
     set_config(&mut facts, config_with(&[("scsi0", "local-lvm:d,size=10G"), ("net0", "")]));
     does(&facts, |s| matches!(s, Step::Resize { disk, gib: 20 } if disk == "scsi0"));
+    // Asked for once, though the size that is shown stays what it was.
+    facts.grown = Some(20);
+    does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
+    facts.grown = None;
     set_config(&mut facts, config_with(&[("net0", "")]));
     does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
     set_config(&mut facts, config());
@@ -254,6 +258,19 @@ fn a_start_that_is_reported_failed_is_judged_by_the_vm() {
     assert_eq!(decided(&facts), Decision::Look(Look::Guest));
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::ForgetTask);
+}
+
+#[test]
+fn a_vm_whose_status_was_lost_is_not_touched_while_it_runs() {
+    let mut facts = cloned();
+    facts.machine.status = None;
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    does(&facts, |s| *s == Step::RecordSeeded);
+    facts.power = Some(Seen::Unknown("no answer".to_owned()));
+    waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+    facts.power = Some(Seen::Present(Power::Stopped));
+    assert_eq!(decided(&facts), Decision::Look(Look::Bootstrap), "it never started: go on");
 }
 
 fn listed(status: &str, tags: &[&str]) -> Seen<GuestEntry> {
