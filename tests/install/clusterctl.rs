@@ -98,7 +98,7 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     prepare(&site)?;
     let said = site.run("clusterctl")?;
     assert!(said.contains(DEPLOYMENT), "{said}");
-    assert_eq!(image(&site).await?.as_deref(), Some("capmox:v0.1.0"));
+    assert_eq!(image(&site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
     let secrets = Api::<Secret>::namespaced(site.client.clone(), NAMESPACE);
     let data = secrets.get("capmox-manager-credentials").await?.data.context("no data")?;
     assert_eq!(data["token"].0, site.fake.token().id.as_bytes());
@@ -156,7 +156,7 @@ async fn upgrade(site: &Site, mut old: testbed::ManagerProcess) -> Result<()> {
     publish(site, "v0.1.1")?;
     let said = site.run("upgrade")?;
     assert!(said.contains("v0.1.1"), "{said}");
-    assert_eq!(image(site).await?.as_deref(), Some("capmox:v0.1.1"));
+    assert_eq!(image(site).await?.as_deref(), Some("localhost/capmox:v0.1.1"));
     old.stop().await?;
     let mut new = pod::run(&site.world).await?;
     let said = refusal(site)?;
@@ -164,6 +164,6 @@ async fn upgrade(site: &Site, mut old: testbed::ManagerProcess) -> Result<()> {
     // Back to the old one, by removing and installing; objects would stay.
     new.stop().await?;
     site.run("migrate")?;
-    assert_eq!(image(site).await?.as_deref(), Some("capmox:v0.1.0"));
+    assert_eq!(image(site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
     Ok(())
 }

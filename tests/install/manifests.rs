@@ -87,7 +87,7 @@ fn the_pod_asks_for_no_rights_and_is_probed() {
     assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
     let container = &pod["containers"][0];
     assert_eq!(container["name"], "manager");
-    assert_eq!(container["image"], format!("capmox:v{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(container["image"], format!("localhost/capmox:v{}", env!("CARGO_PKG_VERSION")));
     let wanted = json!({
         "allowPrivilegeEscalation": false,
         "capabilities": { "drop": ["ALL"] },

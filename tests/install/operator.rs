@@ -167,7 +167,7 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     let secret = secret.lines().skip(1).collect::<Vec<_>>().join("\n");
     site.shell(&(crate::docs::commands("all") + &secret))?;
     site.run("operator-manifests")?;
-    assert_eq!(image(&site).await?.as_deref(), Some("capmox:v0.1.0"));
+    assert_eq!(image(&site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
     assert_eq!(url_of_the_manager(&site).await?, site.fake.url());
     let mut pod = pod::run(&site.world).await?;
     let said = refusal(&site)?;
@@ -194,7 +194,7 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     // The next version.
     publish(&site, &site.recipe()?.as_version("v0.1.1"), "next")?;
     site.shell("kubectl apply -f next/operator/configmap.yaml -f next/operator/provider.yaml")?;
-    until_image(&site, "capmox:v0.1.1").await?;
+    until_image(&site, "localhost/capmox:v0.1.1").await?;
     let installed = site.world.wait_for(PATIENCE, "the installed version", async || {
         let found = api.get("proxmox").await?;
         Ok((found.data["status"]["installedVersion"] == "v0.1.1").then_some(()))

@@ -13,7 +13,7 @@ const FOLDER: &str = "components";
 /// What `cargo xtask components` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The image that the manifests name: name:tag or name@digest [default: capmox:VERSION]
+    /// The image that the manifests name: name:tag or name@digest [default: localhost/capmox:VERSION]
     #[arg(long)]
     image: Option<String>,
     /// The version of it all, with the leading v [default: the workspace's]

@@ -27,7 +27,7 @@ pub(crate) struct ImageArguments {
 /// What `cargo xtask release` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArguments {
-    /// The image that the manifests name: name:tag or name@digest [default: capmox:VERSION]
+    /// The image that the manifests name: name:tag or name@digest [default: localhost/capmox:VERSION]
     #[arg(long)]
     image: Option<String>,
 }

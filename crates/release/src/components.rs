@@ -42,7 +42,7 @@ impl Recipe {
         Self {
             root: root.to_path_buf(),
             kustomize: kustomize.to_path_buf(),
-            image: format!("capmox:{version}"),
+            image: image(&version),
             version,
         }
     }
@@ -50,7 +50,7 @@ impl Recipe {
     /// The same as another version, whose image is named after it.
     #[must_use]
     pub fn as_version(&self, version: &str) -> Self {
-        let image = format!("capmox:{version}");
+        let image = image(version);
         Self { version: version.to_owned(), image, ..self.clone() }
     }
 
@@ -76,6 +76,12 @@ impl Recipe {
         files.add_sums();
         Ok(files)
     }
+}
+
+/// The image as it is named where it was made. Loaded onto the nodes, it is found by this name;
+/// everywhere else another name is needed.
+fn image(version: &str) -> String {
+    format!("localhost/capmox:{version}")
 }
 
 /// Cluster templates and ClusterClasses, by the names that clusterctl asks for.

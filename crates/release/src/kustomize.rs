@@ -4,10 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
 use crate::files::Files;
+
+/// What `config/default` names the image; a registry's name is part of what the operator accepts.
+const IMAGE: &str = "localhost/capmox";
 
 /// The folder `config` with an overlay for one image, in a place of its own: kustomize reads
 /// nothing outside, and no path of this machine can get into what it writes.
@@ -50,16 +53,25 @@ impl Config {
     }
 }
 
-/// The entry that puts `image` where `config/default` has `capmox`.
+/// The entry that puts `image` in place of [`IMAGE`].
 fn image(image: &str) -> Result<serde_json::Value> {
+    ensure!(
+        image.split_once('/').is_some_and(|(registry, _)| is_registry(registry)),
+        "image {image} names no registry, which the operator wants; write localhost/{image}"
+    );
     if let Some((name, digest)) = image.split_once('@') {
-        return Ok(json!({ "name": "capmox", "newName": name, "digest": digest }));
+        return Ok(json!({ "name": IMAGE, "newName": name, "digest": digest }));
     }
     // A colon before a slash belongs to the port of a registry.
     match image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
-        Some((name, tag)) => Ok(json!({ "name": "capmox", "newName": name, "newTag": tag })),
+        Some((name, tag)) => Ok(json!({ "name": IMAGE, "newName": name, "newTag": tag })),
         None => bail!("image {image} has neither a tag nor a digest; write name:tag"),
     }
+}
+
+/// As containerd tells a registry from the first part of a name.
+fn is_registry(part: &str) -> bool {
+    part == "localhost" || part.contains(['.', ':'])
 }
 
 #[cfg(test)]
@@ -71,7 +83,8 @@ mod tests {
         let entry = image("registry.example:5000/a/capmox:v1")?;
         assert_eq!(entry["newName"], "registry.example:5000/a/capmox");
         assert_eq!(entry["newTag"], "v1");
-        assert_eq!(image("capmox@sha256:00")?["digest"], "sha256:00");
+        assert_eq!(image("localhost/capmox@sha256:00")?["digest"], "sha256:00");
+        assert!(image("capmox:v1").is_err() && image("library/capmox:v1").is_err());
         assert!(image("registry.example:5000/capmox").is_err());
         Ok(())
     }
