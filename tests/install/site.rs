@@ -14,7 +14,7 @@ use pve_guest::{Guests, WorkloadProcess};
 use release::components::Recipe;
 use testbed::{Binaries, Options, World, ports, root};
 
-use crate::docs;
+use crate::{docs, stand_ins};
 
 /// What the shown values of the documentation are here.
 const KUBERNETES_VERSION: &str = "v1.33.4";
@@ -50,6 +50,7 @@ impl Site {
         let folder = tempfile::tempdir()?;
         release::Files::read(&root().join("components"))?
             .write(&folder.path().join("components"))?;
+        tokio::spawn(stand_ins::scale_down(world.client().await?));
         Ok(Self {
             client: world.client().await?,
             endpoint: ports::free_address(6443)?.to_string(),

@@ -1,10 +1,12 @@
-//! What a cluster with nodes would have: cert-manager, and a way from the API server to a Service.
+//! What a cluster with nodes would have: cert-manager, a way from the API server to a Service, and a
+//! word on Deployments that are scaled down.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -116,6 +118,31 @@ async fn inject(client: &Client, certificate: &str, authority: &str) -> Result<(
             .context("the authority's injection")?;
     }
     Ok(())
+}
+
+/// Says of every Deployment that is scaled to nothing that nothing of it runs, as its controller
+/// would: upgrades wait for that. Never ends.
+pub(crate) async fn scale_down(client: Client) {
+    let api = Api::<Deployment>::all(client.clone());
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(300));
+    loop {
+        ticks.tick().await;
+        let found = api.list(&ListParams::default()).await.map(|list| list.items);
+        let idle = |one: &Deployment| {
+            let wanted = one.spec.as_ref().and_then(|spec| spec.replicas);
+            let runs = one.status.as_ref().and_then(|status| status.replicas);
+            wanted == Some(0) && runs.unwrap_or_default() > 0
+        };
+        for one in found.unwrap_or_default().into_iter().filter(idle) {
+            let namespace = one.namespace().unwrap_or_default();
+            let none = json!({ "status":
+                { "replicas": 0, "readyReplicas": 0, "availableReplicas": 0 } });
+            let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
+            let params = PatchParams::default();
+            // Gone or changed meanwhile: the next round sees.
+            let _ = api.patch_status(&one.name_any(), &params, &Patch::Merge(&none)).await;
+        }
+    }
 }
 
 /// Leads a Service to a port of this machine, as kube-proxy would lead it to a pod. The API server
