@@ -29,7 +29,8 @@ pub(crate) fn refusal(site: &Site) -> Result<String> {
     site.shell(&format!("exec 2>&1; {REFUSED}"))
 }
 
-#[tokio::test]
+// Commands block a thread while the simulator answers on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn plain_manifests_make_a_manager_that_admits_and_hands_over() -> Result<()> {
     let site = Site::open(Options::default()).await?;
     std::fs::write(site.folder().join("cert-manager.yaml"), stand_ins::cert_manager())?;
@@ -90,7 +91,8 @@ async fn plain_manifests_make_a_manager_that_admits_and_hands_over() -> Result<(
     Ok(())
 }
 
-#[tokio::test]
+// Commands block a thread while the simulator answers on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn without_credentials_the_plain_manager_runs_and_clusters_name_their_own() -> Result<()> {
     let site = Site::open(Options::default()).await?;
     std::fs::write(site.folder().join("cert-manager.yaml"), stand_ins::cert_manager())?;

@@ -144,7 +144,8 @@ fn publish(site: &Site, recipe: &Recipe, folder: &str) -> Result<()> {
     recipe.build()?.write(&site.folder().join(folder))
 }
 
-#[tokio::test]
+// Commands block a thread while the simulator answers on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Result<()> {
     let mut site = Site::open(Options { garbage_collection: true, ..Options::default() }).await?;
     start(&mut site, "v1beta2").await?;
@@ -213,7 +214,8 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     Ok(())
 }
 
-#[tokio::test]
+// Commands block a thread while the simulator answers on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Result<()> {
     let mut site = Site::open(Options { garbage_collection: true, ..Options::default() }).await?;
     start(&mut site, "v1beta1").await?;

@@ -27,7 +27,8 @@ pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) binaries: Binaries,
     pub(crate) fake: Fake,
-    pub(crate) guests: Guests,
+    /// Held, not used, as the workload.
+    _guests: Guests,
     /// Held, not used: it ends with this.
     _workload: WorkloadProcess,
     folder: tempfile::TempDir,
@@ -57,7 +58,7 @@ impl Site {
             world,
             binaries,
             fake,
-            guests,
+            _guests: guests,
             _workload: workload,
             folder,
         })
