@@ -1,7 +1,7 @@
 //! One pass over one machine: observe, decide and act in turns, then report.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -51,6 +51,8 @@ pub(super) struct Remembered {
     pub(super) faults: u32,
     /// A VMID was chosen by this process and no clone has been asked for under it yet.
     pub(super) untouched: bool,
+    /// Options that were written to the VM last.
+    pub(super) written: BTreeMap<String, String>,
     /// The object as the API server answered the last write, until the copy catches up.
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
@@ -134,6 +136,8 @@ pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: ObjectKey,
     pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// Why the endpoint turned out to be of no use during this pass.
+    pub(super) lost: OnceLock<Fault>,
     /// As the API server has it; [`Facts::machine`] is what it is going to be.
     pub(super) stored: ProxmoxMachine,
     pub(super) facts: Facts,
@@ -145,7 +149,7 @@ impl<'a> Pass<'a> {
         let key = observe::key_of(&copy);
         let stored = shared.memory.with(&key, |remembered| remembered.newest(copy));
         let facts = observe::gather(&shared.stores, stored.clone());
-        Self { shared, key, endpoint: None, stored, facts }
+        Self { shared, key, endpoint: None, lost: OnceLock::new(), stored, facts }
     }
 
     /// Runs the pass and says when the next one is due.

@@ -46,14 +46,14 @@ impl Pass<'_> {
         let ledger_version = endpoint.ledger().version();
         let view = match endpoint.view(Instant::now()).await {
             Ok(view) => view,
-            Err(error) => return Seen::Unknown(error.to_string()),
+            Err(error) => return Seen::Unknown(self.unanswered(&error)),
         };
         let next_id = if self.facts.machine.spec.vm_id_range.is_some() {
             None
         } else {
             match endpoint.client().next_id().await {
                 Ok(id) => Some(id),
-                Err(error) => return Seen::Unknown(error.to_string()),
+                Err(error) => return Seen::Unknown(self.unanswered(&error)),
             }
         };
         let promises = endpoint.ledger().promises().clone();

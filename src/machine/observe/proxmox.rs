@@ -27,18 +27,18 @@ impl Pass<'_> {
         }
         let view = match endpoint.view(Instant::now()).await {
             Ok(view) => view,
-            Err(error) => return VmSeen::Unknown(error.to_string()),
+            Err(error) => return VmSeen::Unknown(self.unanswered(&error)),
         };
         match view.guests.get(&vmid) {
             Some(guest) if guest.kind == GuestKind::Container => {
                 VmSeen::Hidden(format!("VMID {vmid} is a container on {}", guest.node))
             }
             Some(guest) if recorded.as_ref() == Some(&guest.node) => {
-                VmSeen::Unknown(at_node.map(|error| error.to_string()).unwrap_or_default())
+                VmSeen::Unknown(at_node.map(|error| self.unanswered(&error)).unwrap_or_default())
             }
             Some(guest) => match endpoint.client().vm_config(&guest.node, vmid).await {
                 Ok(config) => VmSeen::Present(VmFact { node: guest.node.clone(), config }),
-                Err(error) => VmSeen::Unknown(error.to_string()),
+                Err(error) => VmSeen::Unknown(self.unanswered(&error)),
             },
             None => match endpoint.client().vmid_is_free(vmid).await {
                 Ok(true) => VmSeen::Absent,
@@ -46,7 +46,7 @@ impl Pass<'_> {
                     "VMID {vmid} is taken, but the credentials do not show by what: they need the \
                      privilege VM.Audit on /vms/{vmid}, or on a pool that holds it"
                 )),
-                Err(error) => VmSeen::Unknown(error.to_string()),
+                Err(error) => VmSeen::Unknown(self.unanswered(&error)),
             },
         }
     }
@@ -66,7 +66,7 @@ impl Pass<'_> {
                 other => Seen::Unknown(format!("Proxmox says that VM {vmid} is {other:?}")),
             },
             Err(error) if error.is_vm_missing() => Seen::Absent,
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
 
@@ -83,7 +83,7 @@ impl Pass<'_> {
                     .map(|storage| storage.storage)
                     .collect(),
             ),
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
 
