@@ -8,13 +8,14 @@ use super::decide::{mark, without_mark};
 use super::decision::Step;
 use super::facts::{Facts, Power};
 use super::pass::{Pass, Setback};
+use super::remedy::remedy;
 use super::seed;
 use crate::bootstrap::seed::file_name;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, Operation, Promise};
+use crate::hypervisor::{Ended, Endpoint, Exit, Operation, Promise, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
-use crate::pve::{self, CloneOptions, ConfigUpdate, DestroyOptions, Upid};
+use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid};
 
 impl Pass<'_> {
     /// Does one step.
@@ -93,8 +94,11 @@ impl Pass<'_> {
     }
 
     /// A lock that somebody holds is waited for; anything else is told.
-    fn refused(operation: Operation, error: &pve::Error) -> Setback {
+    fn refused(&self, operation: Operation, error: &pve::Error) -> Setback {
         let mut message = error.to_string();
+        if let Some(remedy) = remedy(error.cause(), operation, &self.facts) {
+            message = format!("{message}: {remedy}");
+        }
         if error.outcome_unknown() {
             message.push_str("; whether it took effect is going to be looked at");
         }
@@ -103,7 +107,7 @@ impl Pass<'_> {
 
     fn failed_task(&mut self) -> Setback {
         let ended = match self.facts.task.take() {
-            Some(crate::hypervisor::TaskState::Ended(ended)) => Some(ended),
+            Some(TaskState::Ended(ended)) => Some(ended),
             _ => None,
         };
         if let Some(endpoint) = &self.endpoint {
@@ -113,13 +117,15 @@ impl Pass<'_> {
             || (Operation::Recorded, "the task is not known any more".to_owned()),
             |ended| {
                 let said = match ended.exit {
-                    crate::hypervisor::Exit::Failure(text) => text,
-                    crate::hypervisor::Exit::Unknown(text) => {
+                    Exit::Failure(text) => text,
+                    Exit::Unknown(text) => {
                         format!("how it ended is not known: {text}")
                     }
-                    crate::hypervisor::Exit::Success => "OK".to_owned(),
+                    Exit::Success => "OK".to_owned(),
                 };
-                (ended.operation, format!("{said} (task {})", ended.upid))
+                let remedy = remedy(Cause::of(&said), ended.operation, &self.facts);
+                let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
+                (ended.operation, format!("{said} (task {}){remedy}", ended.upid))
             },
         );
         Setback::Fault(operation, Fault::new(Class::TaskFailed, message))
@@ -195,7 +201,7 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Clone, &error)),
+            Err(error) => Err(self.refused(Operation::Clone, &error)),
         }
     }
 
@@ -213,7 +219,7 @@ impl Pass<'_> {
             // The mark takes the place of the template's description, which is to come back.
             None => match endpoint.client().vm_config(&template.node, template.vmid).await {
                 Ok(config) => config.description().as_deref().and_then(without_mark),
-                Err(error) => return Err(Self::refused(Operation::Clone, &error)),
+                Err(error) => return Err(self.refused(Operation::Clone, &error)),
             },
         };
         let mark = mark(&self.key.namespace, &self.key.name, self.facts.uid());
@@ -245,6 +251,7 @@ impl Pass<'_> {
         operation: Operation,
     ) -> Result<(), Setback> {
         let (endpoint, node, vmid) = self.vm(operation)?;
+        self.refuse_repetition(&options, operation)?;
         let (empty, set): (BTreeMap<_, _>, BTreeMap<_, _>) =
             options.into_iter().partition(|(_, value)| value.is_empty());
         let update = ConfigUpdate {
@@ -257,8 +264,39 @@ impl Pass<'_> {
                 self.started(&endpoint, operation, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(operation, &error)),
+            Err(error) => Err(self.refused(operation, &error)),
         }
+    }
+
+    /// What was written with success and is to be written again was not taken over: told, and tried
+    /// again with pauses instead of at full speed.
+    fn refuse_repetition(
+        &mut self,
+        options: &BTreeMap<String, String>,
+        operation: Operation,
+    ) -> Result<(), Setback> {
+        let before = self.shared.memory.with(&self.key, |remembered| {
+            std::mem::replace(&mut remembered.written, options.clone())
+        });
+        let succeeded = matches!(
+            &self.facts.task,
+            Some(TaskState::Ended(Ended { operation: ended, exit: Exit::Success, .. }))
+                if *ended == operation
+        );
+        if !succeeded || before != *options {
+            return Ok(());
+        }
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.forget_task(&self.key);
+        }
+        self.facts.task = None;
+        let pairs: Vec<String> =
+            options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let text = format!(
+            "Proxmox took {} and shows something else in the VM's configuration",
+            pairs.join(" ")
+        );
+        Err(Setback::Fault(operation, Fault::new(Class::Bug, text)))
     }
 
     async fn resize(&mut self, disk: &str, gib: u32) -> Result<(), Setback> {
@@ -268,7 +306,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Resize, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Resize, &error)),
+            Err(error) => Err(self.refused(Operation::Resize, &error)),
         }
     }
 
@@ -285,7 +323,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Upload, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Upload, &error)),
+            Err(error) => Err(self.refused(Operation::Upload, &error)),
         }
     }
 
@@ -311,7 +349,7 @@ impl Pass<'_> {
                 self.facts.status().bootstrap_iso = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::DeleteSeed, &error)),
+            Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
         }
     }
 
@@ -326,7 +364,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Start, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Start, &error)),
+            Err(error) => Err(self.refused(Operation::Start, &error)),
         }
     }
 
@@ -337,7 +375,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Stop, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Stop, &error)),
+            Err(error) => Err(self.refused(Operation::Stop, &error)),
         }
     }
 
@@ -355,7 +393,7 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Destroy, &error)),
+            Err(error) => Err(self.refused(Operation::Destroy, &error)),
         }
     }
 }
