@@ -13,12 +13,15 @@ mod tests;
 
 pub(super) use identity::{mark, provider_id, without_mark};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Look, Waiting, Wake};
 use super::facts::Facts;
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
+
+/// No pause after a fault is longer, even by clocks that differ.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What to do next.
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
@@ -52,7 +55,9 @@ fn task_in_flight(facts: &Facts) -> Option<Decision> {
 fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
     let retry_after = facts.machine.status.as_ref()?.retry_after.as_ref()?;
     let wait = retry_after.0.duration_since(now);
-    wait.is_positive().then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
+    // A time that lies further ahead than any pause of ours is nobody's.
+    (wait.is_positive() && wait <= LONGEST_PAUSE)
+        .then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
 }
 
 /// Whether the task that ended last did `wanted`, with success.
