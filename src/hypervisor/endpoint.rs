@@ -227,7 +227,11 @@ impl Endpoint {
                 let result = match self.client.task_status(&upid).await {
                     Ok(TaskStatus::Running) => Ok(None),
                     Ok(TaskStatus::Stopped { exit }) => Ok(Some(exit_of(exit))),
-                    Err(error) if error.is_task_unknown() => {
+                    // A node that left the cluster took what it knew with it.
+                    Err(error)
+                        if error.is_task_unknown()
+                            || error.cause() == Some(pve::Cause::NodeMissing) =>
+                    {
                         Ok(Some(Exit::Unknown(error.message().to_owned())))
                     }
                     Err(error) => Err(error.to_string()),
