@@ -203,7 +203,8 @@ impl Site {
         let no_claim = |found: Option<&IPAddressClaim>| found.is_none();
         self.within("the claim's end", name, until(&self.claims(), &claim, no_claim)).await?;
         let no_address = |found: Option<&IPAddress>| found.is_none();
-        self.within("the address's end", name, until(&self.addresses(), &claim, no_address)).await?;
+        self.within("the address's end", name, until(&self.addresses(), &claim, no_address))
+            .await?;
         Ok(())
     }
 }
