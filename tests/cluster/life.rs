@@ -1,8 +1,7 @@
 //! From a new object to one in service, and what keeps it from there.
 
 use capmox::api::ipam::InClusterIPPool;
-use capmox::api::{ProxmoxCluster, ProxmoxMachine};
-use k8s_openapi::api::events::v1::Event;
+use capmox::api::{ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
@@ -42,9 +41,7 @@ async fn a_new_cluster_waits_for_its_owner_and_then_gets_into_service() {
     assert_eq!(pool.annotations()["metric"], "100");
     assert_eq!(pool.labels()["cluster.x-k8s.io/cluster-name"], "workload");
     assert_eq!(pool.owner_references()[0].uid, ready.uid().unwrap());
-    let events = stage.api::<Event>().list(&ListParams::default()).await.unwrap();
-    let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
-    assert_eq!(reasons, ["ClusterReady"]);
+    assert_eq!(stage.reasons_of_events(1).await, ["ClusterReady"]);
 }
 
 #[tokio::test]
@@ -106,7 +103,7 @@ async fn a_paused_cluster_is_not_touched() {
     let is_paused = |cluster: Option<&ProxmoxCluster>| {
         let conditions = cluster
             .and_then(|cluster| cluster.status.as_ref())
-            .map(|status| status.v1beta2_conditions())
+            .map(ProxmoxClusterStatus::v1beta2_conditions)
             .unwrap_or_default();
         conditions.iter().any(|one| one.type_ == "Paused" && one.status == "True")
     };

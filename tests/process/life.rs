@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::stage::{end_of, readiness, ready, says, start, world};
+use crate::stage::{PATIENCE, end_of, readiness, ready, says, start, world};
 
 const SECRET: &str = "5ec4e7aa-89ab-cdef-0123-456789abcdef";
 
@@ -16,6 +16,33 @@ async fn it_becomes_ready_counts_and_ends_when_asked() {
     let status = manager.stop().await.unwrap();
     assert_eq!(status.code(), Some(0), "{}", manager.log_tail(20));
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn passes_are_counted_by_kind() {
+    let namespace = world().await.namespace("passes").await.unwrap();
+    let client = world().await.client().await.unwrap();
+    let objects = testbed::apply::documents(
+        "{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: ProxmoxCluster, metadata: \
+         {name: c}, spec: {dnsServers: [10.0.0.1], ipv4Config: {addresses: [10.0.0.0/24], prefix: \
+         24}}}\n---\n{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: \
+         ProxmoxMachine, metadata: {name: m}, spec: {sourceNode: pve1, templateID: 9000}}",
+    );
+    for object in objects.unwrap() {
+        testbed::apply::apply(&client, &object, &namespace).await.unwrap();
+    }
+    let mut manager = ready(&[], &[&format!("--namespace={namespace}")]).await;
+    let counted = async |kind: &str| {
+        let line = format!("capmox_reconciles_total{{kind=\"{kind}\"");
+        manager.metrics().await.unwrap().contains(&line)
+    };
+    let until = Instant::now() + PATIENCE;
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    while !(counted("ProxmoxCluster").await && counted("ProxmoxMachine").await) {
+        ticks.tick().await;
+        assert!(Instant::now() < until, "{}", manager.metrics().await.unwrap());
+    }
+    manager.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -20,9 +20,6 @@ use super::facts::Facts;
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 
-/// No pause after a fault is longer, even by clocks that differ.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
-
 /// What to do next.
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if facts.is_paused() {
@@ -55,8 +52,8 @@ fn task_in_flight(facts: &Facts) -> Option<Decision> {
 fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
     let retry_after = facts.machine.status.as_ref()?.retry_after.as_ref()?;
     let wait = retry_after.0.duration_since(now);
-    // A time that lies further ahead than any pause of ours is nobody's.
-    (wait.is_positive() && wait <= LONGEST_PAUSE)
+    // Nothing of ours or capmox's waits longer than a minute; more is a clock that was wrong.
+    (wait.is_positive() && wait < SignedDuration::from_mins(10))
         .then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
 }
 
