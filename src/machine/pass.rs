@@ -224,7 +224,14 @@ impl<'a> Pass<'a> {
                     "Proxmox reported success more than once, and the effect does not show",
                 ),
             )),
-            _ => self.perform(step).await,
+            _ => {
+                let done = self.perform(step).await;
+                if done.is_err() {
+                    // A refusal is no success, and tells for itself.
+                    self.shared.memory.with(&self.key, |remembered| remembered.repeated = None);
+                }
+                done
+            }
         }
     }
 
