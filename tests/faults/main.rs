@@ -54,6 +54,7 @@ const CASES: &[Named] = &cases! {
         a_missing_privilege_is_named_with_its_path
         a_revoked_token_keeps_a_machine_ready_and_its_vm_from_harm
         an_endpoint_that_is_down_is_told_and_waited_for
+        an_endpoint_that_hangs_holds_up_nobody_else
         a_certificate_that_is_not_trusted_is_told_with_the_remedy
     }
     templates {
