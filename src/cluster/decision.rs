@@ -91,6 +91,8 @@ pub(super) enum Target {
     Pool(String),
     /// A Secret.
     Secret(ObjectKey),
+    /// The status of the Cluster that owns the ProxmoxCluster.
+    OwnerStatus(String),
 }
 
 /// What keeps a cluster from being in service. `report` turns it into reason, severity and text.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
@@ -32,7 +33,7 @@ use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, W
 use facts::{PoolFact, Surroundings};
 use watches::{ClusterGuard, Held, MachineGuard, Watches};
 
-use crate::api::{ProxmoxCluster, ProxmoxClusterStatus, conditions, reasons};
+use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
@@ -149,8 +150,8 @@ async fn pass(desk: &Desk, key: &ObjectKey) -> Result<Wake, Fault> {
         let cluster = match read {
             None => return Ok(Wake::OnChange),
             Some(DeserializeGuard(Ok(cluster))) => cluster,
-            Some(DeserializeGuard(Err(invalid))) => {
-                warn!(error = %invalid, "ProxmoxCluster cannot be read, correct it");
+            Some(invalid) => {
+                publish_invalid(desk, &invalid).await;
                 return Ok(Wake::OnChange);
             }
         };
@@ -186,7 +187,7 @@ async fn look(
         Approach::Settled(decision) => (decision, None),
         Approach::Live(name) => {
             let around = observe::surroundings(desk, cluster, &name, proxmox, now()).await;
-            (decide::live(cluster, &around, now()), Some(around))
+            (decide::live(cluster, &owner, &around, now()), Some(around))
         }
         Approach::Gone => {
             let remains = observe::remains(desk, cluster).await;
@@ -257,7 +258,13 @@ async fn report(
         .map_err(|error| Fault::new(Class::Bug, format!("status cannot be written: {error}")))?;
     if let Some(patch) = patch {
         match act::write_status(&desk.client, cluster, &patch).await? {
-            Outcome::Done => publish(desk, cluster, &status).await,
+            Outcome::Done => {
+                let notice = report::notice(cluster.status.as_ref(), &status.conditions);
+                if let Some(notice) = notice {
+                    info!(reason = notice.reason, message = notice.note, "state changed");
+                    publish(desk, &cluster.object_ref(&()), notice).await;
+                }
+            }
             Outcome::Outdated => return Ok(Wake::Now),
         }
     }
@@ -266,11 +273,21 @@ async fn report(
     Ok(decide::wake(&decision.standing, pools, before, now))
 }
 
-/// Publishes the event of a change. One that cannot be stored is only logged: the condition says
+/// Tells of an object that cannot be read, and so has no status to tell it in.
+async fn publish_invalid(desk: &Desk, guard: &ClusterGuard) {
+    let Err(invalid) = &guard.0 else { return };
+    warn!(error = %invalid, "ProxmoxCluster cannot be read");
+    let notice = report::Notice {
+        is_warning: true,
+        reason: reasons::FAILURE_INVALID_CONFIGURATION.to_owned(),
+        note: format!("ProxmoxCluster cannot be read, correct it: {invalid}"),
+    };
+    publish(desk, &guard.object_ref(&()), notice).await;
+}
+
+/// Publishes an event. One that cannot be stored is only logged: the condition says
 /// the same, and a namespace that is being deleted takes no events.
-async fn publish(desk: &Desk, cluster: &ProxmoxCluster, status: &ProxmoxClusterStatus) {
-    let Some(notice) = report::notice(cluster.status.as_ref(), &status.conditions) else { return };
-    info!(reason = notice.reason, message = notice.note, "state changed");
+async fn publish(desk: &Desk, about: &ObjectReference, notice: report::Notice) {
     let event = Event {
         type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
         reason: notice.reason,
@@ -278,7 +295,7 @@ async fn publish(desk: &Desk, cluster: &ProxmoxCluster, status: &ProxmoxClusterS
         action: "Reconcile".to_owned(),
         secondary: None,
     };
-    if let Err(error) = desk.recorder.publish(&event, &cluster.object_ref(&())).await {
+    if let Err(error) = desk.recorder.publish(&event, about).await {
         debug!(%error, "event not published");
     }
 }

@@ -122,6 +122,9 @@ impl Pass<'_> {
                 (ended.operation, format!("{said} (task {})", ended.upid))
             },
         );
+        if operation == Operation::Resize {
+            self.note_growth(None);
+        }
         Setback::Fault(operation, Fault::new(Class::TaskFailed, message))
     }
 
@@ -185,6 +188,7 @@ impl Pass<'_> {
             .with(&self.key, |remembered| std::mem::take(&mut remembered.untouched));
         match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
             Ok(upid) => {
+                self.note_growth(None);
                 self.started(&endpoint, Operation::Clone, Some(upid));
                 Ok(())
             }
@@ -265,11 +269,17 @@ impl Pass<'_> {
         let (endpoint, node, vmid) = self.vm(Operation::Resize)?;
         match endpoint.client().resize_disk(&node, vmid, disk, &format!("{gib}G")).await {
             Ok(upid) => {
+                self.note_growth(Some(gib));
                 self.started(&endpoint, Operation::Resize, upid);
                 Ok(())
             }
             Err(error) => Err(Self::refused(Operation::Resize, &error)),
         }
+    }
+
+    fn note_growth(&mut self, gib: Option<u32>) {
+        self.shared.memory.with(&self.key, |remembered| remembered.grown = gib);
+        self.facts.grown = gib;
     }
 
     async fn store_seed(&mut self, storage: &StorageName) -> Result<(), Setback> {

@@ -49,6 +49,9 @@ pub(super) struct Facts {
     pub iso_storages: Option<Seen<Vec<StorageName>>>,
     /// The guest, when asked.
     pub guest: Option<GuestFact>,
+    /// The size in GiB that this process has grown the boot volume to. Proxmox accepted it, and
+    /// need not show it.
+    pub grown: Option<u32>,
     /// A clone of this pass was refused because the VMID is taken.
     pub clone_refused: bool,
     /// The VMID is certainly somebody else's: the very first clone under it was refused.

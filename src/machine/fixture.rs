@@ -72,6 +72,7 @@ pub(super) fn fresh() -> Facts {
         bootstrap: None,
         iso_storages: None,
         guest: None,
+        grown: None,
         clone_refused: false,
         vmid_foreign: false,
     };

@@ -51,6 +51,8 @@ pub(super) struct Remembered {
     pub(super) faults: u32,
     /// A VMID was chosen by this process and no clone has been asked for under it yet.
     pub(super) untouched: bool,
+    /// The size in GiB that the boot volume was grown to.
+    pub(super) grown: Option<u32>,
     /// The object as the API server answered the last write, until the copy catches up.
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
@@ -143,8 +145,10 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let stored = shared.memory.with(&key, |remembered| remembered.newest(copy));
-        let facts = observe::gather(&shared.stores, stored.clone());
+        let (stored, grown) = shared
+            .memory
+            .with(&key, |remembered| (remembered.newest(copy), remembered.grown));
+        let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
         Self { shared, key, endpoint: None, stored, facts }
     }
 

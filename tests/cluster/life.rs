@@ -2,7 +2,6 @@
 
 use capmox::api::ipam::InClusterIPPool;
 use capmox::api::{ProxmoxCluster, ProxmoxMachine};
-use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
@@ -42,9 +41,7 @@ async fn a_new_cluster_waits_for_its_owner_and_then_gets_into_service() {
     assert_eq!(pool.annotations()["metric"], "100");
     assert_eq!(pool.labels()["cluster.x-k8s.io/cluster-name"], "workload");
     assert_eq!(pool.owner_references()[0].uid, ready.uid().unwrap());
-    let events = stage.api::<Event>().list(&ListParams::default()).await.unwrap();
-    let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
-    assert_eq!(reasons, ["ClusterReady"]);
+    assert_eq!(stage.reasons_of_events(1).await, ["ClusterReady"]);
 }
 
 #[tokio::test]

@@ -9,9 +9,13 @@ use capmox::api::{ProxmoxCluster, ProxmoxMachine, conditions};
 use capmox::cluster::{Context, run};
 use capmox::connections::{Connections, Own, Settings};
 use capmox::pve::{Call, Observer};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::wait::{Condition, await_condition};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Client, ResourceExt};
 use pve_fake::{Config, Fake};
 use serde::de::DeserializeOwned;
@@ -198,6 +202,14 @@ impl Stage {
         K: Clone + DeserializeOwned + std::fmt::Debug,
     {
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// The reasons of the events in the namespace, as soon as there are so many.
+    pub(crate) async fn reasons_of_events(&self, count: usize) -> Vec<String> {
+        let events = watcher(self.api::<Event>(), watcher::Config::default());
+        let events = events.applied_objects().try_filter_map(async |event| Ok(event.reason));
+        let reasons = events.take(count).try_collect();
+        tokio::time::timeout(PATIENCE, reasons).await.expect("too few events").unwrap()
     }
 
     /// A machine of the cluster, on `node`.

@@ -22,26 +22,30 @@ const TRIES: usize = 2;
 /// Writes to the API server that no life may come to, of all that were recorded.
 const MISSED: usize = 6;
 
-/// What every life does, so that the list of calls cannot shrink unseen.
-const MUST: &[&str] = &[
-    "POST /nodes/*/qemu/*/clone",
-    "PUT /nodes/*/qemu/*/resize",
-    "POST /nodes/*/storage/*/upload",
-    "POST /nodes/*/qemu/*/config boot,cores,delete,ide0,memory,net0,sockets,tags",
-    "POST /nodes/*/qemu/*/status/start",
-    "POST /nodes/*/qemu/*/config ide0,tags",
-    "DELETE /nodes/*/storage/*/content/*",
-    "POST /nodes/*/qemu/*/status/stop",
-    "DELETE /nodes/*/qemu/*",
-    "GET /nodes/*/tasks/qmclone/status",
-    "GET /cluster/resources",
-    "PATCH proxmoxmachines finalizers",
-    "PATCH proxmoxmachines virtualMachineID",
-    "PATCH proxmoxmachines providerID",
-    "PATCH proxmoxmachines/status bootstrapISO",
-    "PATCH proxmoxmachines/status ready,-taskRef,vmStatus",
-    "POST ipaddressclaims",
-    "DELETE ipaddressclaims",
+/// What every life does, so that the list of calls cannot shrink unseen: how a call's name begins,
+/// and what is in it.
+const MUST: &[(&str, &str)] = &[
+    ("POST /nodes/*/qemu/*/clone", ""),
+    ("PUT /nodes/*/qemu/*/resize", ""),
+    ("POST /nodes/*/storage/*/upload", ""),
+    ("POST /nodes/*/qemu/*/config ", "cores,delete,ide0,memory,net0,sockets,tags"),
+    ("POST /nodes/*/qemu/*/status/start", ""),
+    ("POST /nodes/*/qemu/*/config ide0,tags", ""),
+    ("DELETE /nodes/*/storage/*/content/*", ""),
+    ("POST /nodes/*/qemu/*/status/stop", ""),
+    ("DELETE /nodes/*/qemu/*", ""),
+    ("GET /nodes/*/tasks/qmclone/status", ""),
+    ("GET /cluster/resources", ""),
+    ("PATCH proxmoxmachines finalizers", ""),
+    ("PATCH proxmoxmachines virtualMachineID", ""),
+    ("PATCH proxmoxmachines providerID", ""),
+    ("PATCH proxmoxmachines/status ", "templateRef"),
+    ("PATCH proxmoxmachines/status ", "taskRef #3"),
+    ("PATCH proxmoxmachines/status ", "bootstrapISO"),
+    ("PATCH proxmoxmachines/status ", "bootstrapDataProvided"),
+    ("PATCH proxmoxmachines/status ", "ready,-taskRef"),
+    ("POST ipaddressclaims", ""),
+    ("DELETE ipaddressclaims", ""),
 ];
 
 #[test]
@@ -73,9 +77,9 @@ async fn record() -> Result<Vec<String>> {
     lane.site.gate.arm(None);
     lane.live("recorded").await?;
     let (calls, _) = lane.site.gate.disarm();
-    for wanted in MUST {
-        let made = calls.iter().any(|call| call == wanted);
-        ensure!(made, "a life does not {wanted} any more; it makes these calls: {calls:#?}");
+    for (start, part) in MUST {
+        let made = calls.iter().any(|call| call.starts_with(start) && call.contains(part));
+        ensure!(made, "a life does not {start}{part} any more; it makes these calls: {calls:#?}");
     }
     Ok(calls)
 }

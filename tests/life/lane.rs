@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::FutureExt as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::calls;
 use crate::gate::{Gate, Verdict};
-use crate::site::{Proxmox, Site};
+use crate::site::{PATIENCE, Proxmox, Site};
 
 pub(crate) struct Lane {
     pub(crate) site: Site,
@@ -100,6 +100,27 @@ impl Lane {
         let volumes = self.fake.model().volumes();
         let seeds = volumes.into_iter().filter(|(_, id, _)| id.contains(":iso/user-data-"));
         seeds.map(|(_, id, data)| (id, data)).collect()
+    }
+
+    /// Looks until `check` has nothing to object to.
+    pub(crate) async fn eventually(
+        &self,
+        what: &str,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            ticks.tick().await;
+            match check() {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > deadline => {
+                    let log = self.site.gate.log_tail(25);
+                    return Err(error).with_context(|| format!("not in time: {what}\n{log}"));
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     pub(crate) fn check_unseeded(&self, name: &str) -> Result<()> {

@@ -11,3 +11,4 @@ mod peer;
 mod relay;
 mod releases;
 mod site;
+mod takeover;

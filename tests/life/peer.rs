@@ -1,7 +1,7 @@
 //! The same life at `fakepve`, a simulator that shares no code with this repository.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use capmox::pve::{Client, ClientConfig, GuestResource, Limits, Resource, Tls, token};
@@ -61,8 +61,9 @@ async fn vms(client: &Client) -> Result<Vec<GuestResource>> {
     Ok(vms.collect())
 }
 
-async fn seeds(client: &Client) -> Result<Vec<String>> {
-    let mut seeds = Vec::new();
+/// Volume ids of seeds. The simulator shows a storage's files on every node.
+async fn seeds(client: &Client) -> Result<BTreeSet<String>> {
+    let mut seeds = BTreeSet::new();
     for node in ["pve1", "pve2", "pve3"] {
         let listed = client.storage_content(&node.parse()?, &"local".parse()?, Some("iso")).await?;
         seeds.extend(listed.into_iter().map(|volume| volume.volid));

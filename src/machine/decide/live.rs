@@ -184,10 +184,10 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
     let spec = &facts.machine.spec;
     if let Some(volume) = spec.disks.as_ref().and_then(|disks| disks.boot_volume.as_ref()) {
         match desired::growth(volume, &vm.config) {
-            Ok(Some(gib)) => {
+            Ok(Some(gib)) if facts.grown != Some(gib) => {
                 return Decision::Do(Step::Resize { disk: volume.disk.clone(), gib });
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(why) => return invalid(why),
         }
     }

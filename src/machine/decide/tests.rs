@@ -151,6 +151,10 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
     let mut facts = cloned();
     set_config(&mut facts, config_with(&[("scsi0", "local-lvm:d,size=10G"), ("net0", "")]));
     does(&facts, |s| matches!(s, Step::Resize { disk, gib: 20 } if disk == "scsi0"));
+    // Asked for once, though the size that is shown stays what it was.
+    facts.grown = Some(20);
+    does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
+    facts.grown = None;
     set_config(&mut facts, config_with(&[("net0", "")]));
     does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
     set_config(&mut facts, config());

@@ -74,6 +74,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         bootstrap: None,
         iso_storages: None,
         guest: None,
+        grown: None,
         clone_refused: false,
         vmid_foreign: false,
     };
