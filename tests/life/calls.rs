@@ -58,7 +58,8 @@ pub(crate) fn to_kubernetes(method: &str, path: &str, body: &[u8]) -> Option<Str
             }));
         }
         // Conditions and the version are part of nearly every write.
-        let plain = |key: &String| !["resourceVersion", "conditions", "v1beta2"].contains(&key.as_str());
+        let plain =
+            |key: &String| !["resourceVersion", "conditions", "v1beta2"].contains(&key.as_str());
         keys.retain(plain);
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

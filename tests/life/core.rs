@@ -189,8 +189,13 @@ impl Site {
 
     /// Deletes the ProxmoxMachine, waits until it is gone, and deletes what is left, as core does.
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
+        self.machines().delete(name, &DeleteParams::default()).await?;
+        self.deleted(name).await
+    }
+
+    /// Waits until a ProxmoxMachine that is being deleted is gone, and deletes what is left.
+    pub(crate) async fn deleted(&self, name: &str) -> Result<()> {
         let machines = self.machines();
-        machines.delete(name, &DeleteParams::default()).await?;
         let is_gone = |found: Option<&ProxmoxMachine>| found.is_none();
         self.within("the machine's end", name, until(&machines, name, is_gone)).await?;
         self.owners().delete(name, &DeleteParams::default()).await?;
@@ -203,7 +208,8 @@ impl Site {
         let no_claim = |found: Option<&IPAddressClaim>| found.is_none();
         self.within("the claim's end", name, until(&self.claims(), &claim, no_claim)).await?;
         let no_address = |found: Option<&IPAddress>| found.is_none();
-        self.within("the address's end", name, until(&self.addresses(), &claim, no_address)).await?;
+        self.within("the address's end", name, until(&self.addresses(), &claim, no_address))
+            .await?;
         Ok(())
     }
 }

@@ -47,7 +47,8 @@ fn a_machine_lives_at_another_simulator_too() {
 fn client(peer: &Fakepve, seed: &Seed) -> Result<Client> {
     let auth = token(&seed.tokens[0].id, &seed.tokens[0].secret)?;
     let tls = Tls::Bundle(peer.certificate_pem().into());
-    let config = ClientConfig { base_url: peer.url().parse()?, auth, tls, limits: Limits::default() };
+    let config =
+        ClientConfig { base_url: peer.url().parse()?, auth, tls, limits: Limits::default() };
     Ok(Client::new(config)?)
 }
 

@@ -77,7 +77,8 @@ async fn carry(
     parts.headers.remove(header::HOST);
     let call = calls::to_kubernetes(parts.method.as_str(), parts.uri.path(), &body);
     // Nothing rests on an event, so the first stands for all.
-    let numbered = |call: String| if call.ends_with(" events") { call } else { gate.numbered(&call) };
+    let numbered =
+        |call: String| if call.ends_with(" events") { call } else { gate.numbered(&call) };
     let call = call.map(numbered);
     if let Some(call) = &call
         && gate.before(call.clone(), 0).await == Verdict::IsLost

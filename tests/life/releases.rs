@@ -35,7 +35,8 @@ fn a_machine_is_as_it_was_asked_for_on_every_release() {
         let kinds = releases.into_iter().flat_map(|release| [(release, true), (release, false)]);
         try_join_all(kinds.map(|(release, full)| async move {
             let lived = lives(release, full).await;
-            lived.with_context(|| format!("{release:?}, {}", if full { "copied" } else { "linked" }))
+            lived
+                .with_context(|| format!("{release:?}, {}", if full { "copied" } else { "linked" }))
         }))
         .await?;
         Ok(())
@@ -154,7 +155,10 @@ fn check_status(vm: &VmView, machine: &ProxmoxMachine) -> Result<()> {
         let condition = status.conditions.iter().find(|one| one.type_ == type_);
         ensure!(condition.is_some_and(|one| one.status == "True"), "{type_}: {condition:?}");
         let condition = status.v1beta2_conditions().iter().find(|one| one.type_ == type_);
-        ensure!(condition.is_some_and(|one| one.status == "True"), "v1beta2 {type_}: {condition:?}");
+        ensure!(
+            condition.is_some_and(|one| one.status == "True"),
+            "v1beta2 {type_}: {condition:?}"
+        );
     }
     Ok(())
 }
@@ -214,7 +218,8 @@ async fn check_events(lane: &Lane) -> Result<()> {
     let found = api.list(&ListParams::default()).await?.items;
     let told = found.iter().filter(|event| {
         event.regarding.as_ref().is_some_and(|object| {
-            object.kind.as_deref() == Some("ProxmoxMachine") && object.name.as_deref() == Some("w-1")
+            object.kind.as_deref() == Some("ProxmoxMachine")
+                && object.name.as_deref() == Some("w-1")
         })
     });
     let told: Vec<(&str, &str)> = told
