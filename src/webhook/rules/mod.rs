@@ -61,7 +61,10 @@ pub(super) enum Verdict {
     Accepted,
     /// Accepted, with what the user should know.
     Doubted(Vec<String>),
-    Refused { status: Box<Status>, warnings: Vec<String> },
+    Refused {
+        status: Box<Status>,
+        warnings: Vec<String>,
+    },
 }
 
 /// Judges one object.

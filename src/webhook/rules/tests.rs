@@ -231,7 +231,8 @@ fn template(kind: Kind, spec: &Value, metadata: &Value) -> DynamicObject {
 
 #[test]
 fn a_template_stays_as_it_is_except_for_its_metadata_and_for_nulls() {
-    let old = json!({"sourceNode": "pve1", "memoryMiB": 2048, "network": {"default": {"bridge": "a"}}});
+    let old =
+        json!({"sourceNode": "pve1", "memoryMiB": 2048, "network": {"default": {"bridge": "a"}}});
     for (change, field) in [
         (json!({}), None),
         (json!({"pool": null}), None),
