@@ -26,6 +26,10 @@ const KNOWN: &[&str] = &[
 /// Fields that belong to one machine; a template of machines has no use for them.
 const OF_ONE_MACHINE: &[&str] = &["providerID", "virtualMachineID"];
 
+/// Length of lists of objects. Cluster API estimates what the rules within could cost, and refuses
+/// a class whose lists have no end.
+const MOST_ITEMS: u16 = 256;
+
 /// What a reference to a pool means when it does not say.
 const POOL: &[(&str, &str)] =
     &[("apiGroup", "ipam.cluster.x-k8s.io"), ("kind", "GlobalInClusterIPPool")];
@@ -67,6 +71,9 @@ fn variable(schema: &Value) -> Value {
         if value != Value::Array(vec![]) {
             kept.insert(key.clone(), value);
         }
+    }
+    if kept.get("items").is_some_and(|item| item["type"] == "object") {
+        kept.insert("maxItems".to_owned(), MOST_ITEMS.into());
     }
     Value::Object(kept)
 }
@@ -122,6 +129,7 @@ mod tests {
                 "devices": {
                     "type": "array",
                     "items": {"type": "object"},
+                    "maxItems": MOST_ITEMS,
                     "x-kubernetes-validations": [{"rule": "self > 0"}],
                 },
                 "volume": {},
