@@ -295,7 +295,8 @@ pub struct ProxmoxMachineStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ip_addresses: BTreeMap<String, IpAddresses>,
 
-    /// Network devices as the guest reports them. Kept for compatibility; not filled in.
+    /// Network devices of the VM, each with its MAC address, its bridge, and the addresses that its
+    /// guest was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
 
@@ -413,22 +414,22 @@ pub struct IpAddresses {
     pub ipv6: Option<String>,
 }
 
-/// Network device as a guest reports it.
+/// Network device of a VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkStatus {
-    /// Whether the device is connected.
+    /// Whether the device's link is up in Proxmox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected: Option<bool>,
 
-    /// Addresses of the device.
+    /// Addresses that the guest was given for the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_addrs: Vec<String>,
 
     /// MAC address of the device.
     pub mac_addr: String,
 
-    /// Name of the network.
+    /// Bridge that the device is plugged into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_name: Option<String>,
 }

@@ -13,6 +13,7 @@ use super::decision::{Step, Target};
 use super::facts::key;
 use super::observe::{fault, is_kind_unknown};
 use crate::api::ProxmoxCluster;
+use crate::api::capi::Cluster;
 use crate::api::ipam::InClusterIPPool;
 use crate::fault::{Class, Fault};
 
@@ -41,6 +42,10 @@ pub(super) async fn perform(
                 Target::Itself => {
                     let api: Api<ProxmoxCluster> = Api::namespaced(client.clone(), &namespace);
                     api.patch_metadata(&cluster.name_any(), &parameters, &patch).await.map(drop)
+                }
+                Target::OwnerStatus(name) => {
+                    let api: Api<Cluster> = Api::namespaced(client.clone(), &namespace);
+                    api.patch_status(name, &parameters, &patch).await.map(drop)
                 }
                 Target::Pool(name) => {
                     pools.patch_metadata(name, &parameters, &patch).await.map(drop)
@@ -101,6 +106,9 @@ pub(super) fn describe(cluster: &ProxmoxCluster, step: &Step) -> String {
     match step {
         Step::Patch { target: Target::Itself, what, .. } => {
             format!("{what} of ProxmoxCluster {me}")
+        }
+        Step::Patch { target: Target::OwnerStatus(owner), what, .. } => {
+            format!("{what} of Cluster {namespace}/{owner}")
         }
         Step::Patch { target: Target::Pool(pool), what, .. } => {
             format!("{what} InClusterIPPool {namespace}/{pool}")

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{Approach, Decision, EndpointPart, Remainder, Standing, Step, Trouble, Wake};
+use super::decision::{
+    Approach, Decision, EndpointPart, Remainder, Standing, Step, Target, Trouble, Wake,
+};
 use super::desired;
 use super::facts::{
     Owner, PoolFact, PoolSeen, Remains, SecretFact, Surroundings, cluster_name, credentials,
@@ -19,7 +21,7 @@ use crate::hypervisor::ObjectKey;
 use crate::seen::Seen;
 
 /// A regular look, in case a change was missed.
-const REGULAR: Duration = Duration::from_mins(10);
+const REGULAR: Duration = Duration::from_mins(5);
 /// Pause before the first repetition of something that failed …
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 /// … and between later ones.
@@ -93,7 +95,12 @@ fn missing_endpoint(cluster: &ProxmoxCluster, owner: &Cluster) -> Option<Trouble
 }
 
 /// What a live cluster needs.
-pub(super) fn live(cluster: &ProxmoxCluster, around: &Surroundings, now: Timestamp) -> Decision {
+pub(super) fn live(
+    cluster: &ProxmoxCluster,
+    owner: &Owner,
+    around: &Surroundings,
+    now: Timestamp,
+) -> Decision {
     let mut steps = Vec::new();
     let mut troubles = Vec::new();
     match secret(cluster, around) {
@@ -113,6 +120,9 @@ pub(super) fn live(cluster: &ProxmoxCluster, around: &Surroundings, now: Timesta
         }
     }
     troubles.extend(silent_pools(around, now).map(Trouble::PoolSilent));
+    if !troubles.iter().any(keeps_from_service) {
+        steps.extend(owner.cluster().and_then(desired::forget_failure));
+    }
     steps.extend(around.abandoned.iter().filter_map(|held| desired::release(cluster, held, true)));
     Decision {
         steps,
@@ -124,9 +134,6 @@ pub(super) fn live(cluster: &ProxmoxCluster, around: &Surroundings, now: Timesta
 
 fn secret(cluster: &ProxmoxCluster, around: &Surroundings) -> Result<Option<Step>, Trouble> {
     let (Some(key), Some(secret)) = (credentials(cluster), &around.secret) else { return Ok(None) };
-    if key.name.is_empty() {
-        return Err(Trouble::SecretUnnamed);
-    }
     match secret {
         Seen::Present(secret) => Ok(desired::hold(cluster, secret)),
         Seen::Absent => Err(Trouble::SecretAbsent(key)),
@@ -260,7 +267,6 @@ fn is_watched(trouble: &Trouble) -> bool {
         Trouble::OwnerUnset
         | Trouble::OwnerAbsent(_)
         | Trouble::Endpoint { .. }
-        | Trouble::SecretUnnamed
         | Trouble::PoolForeign { .. }
         | Trouble::PoolDeleting(_)
         | Trouble::PoolSilent(_) => true,
@@ -277,12 +283,15 @@ fn is_watched(trouble: &Trouble) -> bool {
 
 /// Whether a trouble keeps a new cluster from taking machines. One that is ready stays ready.
 pub(super) fn keeps_from_service(trouble: &Trouble) -> bool {
-    !matches!(trouble, Trouble::PoolSilent(_))
+    !matches!(
+        trouble,
+        Trouble::PoolSilent(_) | Trouble::Failed { target: Target::OwnerStatus(_), .. }
+    )
 }
 
 /// The Secrets whose state matters to a cluster that goes: the one it names, and those it holds.
 pub(super) fn held_secrets(cluster: &ProxmoxCluster, holding: &[ObjectKey]) -> Vec<ObjectKey> {
-    let named = credentials(cluster).filter(|key| !key.name.is_empty());
+    let named = credentials(cluster);
     let mut all: Vec<ObjectKey> = named.into_iter().chain(holding.iter().cloned()).collect();
     all.sort();
     all.dedup();

@@ -91,6 +91,8 @@ pub(super) enum Target {
     Pool(String),
     /// A Secret.
     Secret(ObjectKey),
+    /// The status of the Cluster that owns the ProxmoxCluster.
+    OwnerStatus(String),
 }
 
 /// What keeps a cluster from being in service. `report` turns it into reason, severity and text.
@@ -109,8 +111,6 @@ pub(super) enum Trouble {
         /// Whether a control plane provider is to fill it in.
         is_external: bool,
     },
-    /// `spec.credentialsRef` has no name.
-    SecretUnnamed,
     /// The Secret of `spec.credentialsRef` does not exist.
     SecretAbsent(ObjectKey),
     /// It is not known whether it exists.

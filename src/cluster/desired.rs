@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::decision::{Step, Target, Trouble};
 use super::facts::{PoolFact, PoolSeen, SecretFact, has_finalizer, key};
+use crate::api::capi::Cluster;
 use crate::api::ipam::InClusterIPPool;
-use crate::api::{CLUSTER_FINALIZER, ProxmoxCluster, SECRET_FINALIZER};
+use crate::api::{CLUSTER_FINALIZER, ProxmoxCluster, SECRET_FINALIZER, reasons};
 use crate::ipam::{CLUSTER_NAME_LABEL, METRIC_ANNOTATION};
 
 /// Puts our finalizer on the cluster.
@@ -47,6 +48,25 @@ fn patch(
         patch.insert("spec".to_owned(), spec);
     }
     Step::Patch { target, what, patch: Value::Object(patch) }
+}
+
+/// The failure that capmox marks a cluster with while it has no credentials. Once there are some it
+/// takes the mark off again, and so it is done here.
+pub(super) fn is_failure_of_capmox(reason: Option<&str>, message: Option<&str>) -> bool {
+    let marks = ["No credentials found", "credentials secret not found"];
+    reason == Some(reasons::FAILURE_INVALID_CONFIGURATION)
+        && message.is_some_and(|message| marks.iter().any(|mark| message.contains(mark)))
+}
+
+/// Takes that mark off the owner, where Cluster API copied it to.
+pub(super) fn forget_failure(owner: &Cluster) -> Option<Step> {
+    let status = owner.status.as_ref()?;
+    let (reason, message) = (status.failure_reason.as_deref(), status.failure_message.as_deref());
+    is_failure_of_capmox(reason, message).then(|| Step::Patch {
+        target: Target::OwnerStatus(key(&owner.metadata).name),
+        what: "clear the failure",
+        patch: json!({ "status": { "failureReason": null, "failureMessage": null } }),
+    })
 }
 
 /// What a pool needs to be as wanted: nothing, a step, or somebody's help.

@@ -43,14 +43,13 @@ pub(super) fn cluster_name(cluster: &ProxmoxCluster) -> Option<&str> {
         .or_else(|| crate::api::capi::cluster_name(&cluster.metadata))
 }
 
-/// The Secret that `spec.credentialsRef` names; its name is empty when the reference has none.
+/// The Secret that `spec.credentialsRef` names. A reference without a name counts as none.
 pub(super) fn credentials(cluster: &ProxmoxCluster) -> Option<ObjectKey> {
+    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let reference = cluster.spec.credentials_ref.as_ref()?;
-    let namespace = reference.namespace.clone().filter(|namespace| !namespace.is_empty());
-    Some(ObjectKey {
-        namespace: namespace.or_else(|| cluster.namespace()).unwrap_or_default(),
-        name: reference.name.clone().unwrap_or_default(),
-    })
+    let name = filled(&reference.name)?;
+    let namespace = filled(&reference.namespace).or_else(|| cluster.namespace());
+    Some(ObjectKey { namespace: namespace.unwrap_or_default(), name })
 }
 
 /// Namespace and name of an object.

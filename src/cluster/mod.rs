@@ -1,6 +1,6 @@
 //! The controller of ProxmoxCluster.
 //!
-//! A pass looks at the object and at what belongs to it (`observe`), decides ([`decide`]), takes
+//! A pass looks at the object and at what belongs to it (`observe`), decides (`decide`), takes
 //! the steps (`act`), and looks again until there is nothing left to do; then it says how things
 //! stand (`report`). A pass starts from nothing but what it reads, so a restart at any point loses
 //! nothing. Proxmox is asked for its version and nothing else.
@@ -17,7 +17,8 @@ mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
@@ -32,7 +33,7 @@ use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, W
 use facts::{PoolFact, Surroundings};
 use watches::{ClusterGuard, Held, MachineGuard, Watches};
 
-use crate::api::{ProxmoxCluster, ProxmoxClusterStatus, conditions, reasons};
+use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
@@ -71,7 +72,16 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held });
-    controller
+    // kube's controller does not end before its first list; until then it has nothing in hand.
+    let listed = controller.store();
+    let asked = shutdown.clone();
+    let ends_early = async move {
+        asked.cancelled().await;
+        if listed.wait_until_ready().now_or_never().is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let work = controller
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(reconcile, after_failure, desk)
         .for_each(async |result| {
@@ -80,8 +90,11 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
                 // objects that went meanwhile.
                 debug!(%error, "controller of ProxmoxCluster");
             }
-        })
-        .await;
+        });
+    tokio::select! {
+        () = work => {}
+        () = ends_early => {}
+    }
 }
 
 /// What every pass works with.
@@ -137,8 +150,8 @@ async fn pass(desk: &Desk, key: &ObjectKey) -> Result<Wake, Fault> {
         let cluster = match read {
             None => return Ok(Wake::OnChange),
             Some(DeserializeGuard(Ok(cluster))) => cluster,
-            Some(DeserializeGuard(Err(invalid))) => {
-                warn!(error = %invalid, "ProxmoxCluster cannot be read, correct it");
+            Some(invalid) => {
+                publish_invalid(desk, &invalid).await;
                 return Ok(Wake::OnChange);
             }
         };
@@ -174,7 +187,7 @@ async fn look(
         Approach::Settled(decision) => (decision, None),
         Approach::Live(name) => {
             let around = observe::surroundings(desk, cluster, &name, proxmox, now()).await;
-            (decide::live(cluster, &around, now()), Some(around))
+            (decide::live(cluster, &owner, &around, now()), Some(around))
         }
         Approach::Gone => {
             let remains = observe::remains(desk, cluster).await;
@@ -245,7 +258,13 @@ async fn report(
         .map_err(|error| Fault::new(Class::Bug, format!("status cannot be written: {error}")))?;
     if let Some(patch) = patch {
         match act::write_status(&desk.client, cluster, &patch).await? {
-            Outcome::Done => publish(desk, cluster, &status).await,
+            Outcome::Done => {
+                let notice = report::notice(cluster.status.as_ref(), &status.conditions);
+                if let Some(notice) = notice {
+                    info!(reason = notice.reason, message = notice.note, "state changed");
+                    publish(desk, &cluster.object_ref(&()), notice).await;
+                }
+            }
             Outcome::Outdated => return Ok(Wake::Now),
         }
     }
@@ -254,11 +273,21 @@ async fn report(
     Ok(decide::wake(&decision.standing, pools, before, now))
 }
 
-/// Publishes the event of a change. One that cannot be stored is only logged: the condition says
+/// Tells of an object that cannot be read, and so has no status to tell it in.
+async fn publish_invalid(desk: &Desk, guard: &ClusterGuard) {
+    let Err(invalid) = &guard.0 else { return };
+    warn!(error = %invalid, "ProxmoxCluster cannot be read");
+    let notice = report::Notice {
+        is_warning: true,
+        reason: reasons::FAILURE_INVALID_CONFIGURATION.to_owned(),
+        note: format!("ProxmoxCluster cannot be read, correct it: {invalid}"),
+    };
+    publish(desk, &guard.object_ref(&()), notice).await;
+}
+
+/// Publishes an event. One that cannot be stored is only logged: the condition says
 /// the same, and a namespace that is being deleted takes no events.
-async fn publish(desk: &Desk, cluster: &ProxmoxCluster, status: &ProxmoxClusterStatus) {
-    let Some(notice) = report::notice(cluster.status.as_ref(), &status.conditions) else { return };
-    info!(reason = notice.reason, message = notice.note, "state changed");
+async fn publish(desk: &Desk, about: &ObjectReference, notice: report::Notice) {
     let event = Event {
         type_: if notice.is_warning { EventType::Warning } else { EventType::Normal },
         reason: notice.reason,
@@ -266,7 +295,7 @@ async fn publish(desk: &Desk, cluster: &ProxmoxCluster, status: &ProxmoxClusterS
         action: "Reconcile".to_owned(),
         secondary: None,
     };
-    if let Err(error) = desk.recorder.publish(&event, &cluster.object_ref(&())).await {
+    if let Err(error) = desk.recorder.publish(&event, about).await {
         debug!(%error, "event not published");
     }
 }

@@ -116,9 +116,6 @@ async fn ask_proxmox(desk: &Desk, cluster: &ProxmoxCluster) -> Result<String, Fa
 
 async fn named_secret(desk: &Desk, cluster: &ProxmoxCluster) -> Option<Seen<SecretFact>> {
     let key = credentials(cluster)?;
-    if key.name.is_empty() {
-        return Some(Seen::Absent);
-    }
     Some(secret(desk, cluster, &key).await)
 }
 

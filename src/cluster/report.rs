@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::decide::keeps_from_service;
 use super::decision::{Decision, EndpointPart, Remainder, Standing, Target, Trouble};
+use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, reasons};
 use crate::hypervisor::ObjectKey;
@@ -53,14 +54,10 @@ pub(super) fn status(
     status
 }
 
-/// capmox marks a cluster without credentials as failed; with credentials it is not.
+/// Other failures stay; nobody here sets any.
 fn forget_failure(status: &mut ProxmoxClusterStatus) {
-    let is_capmox = |text: &String| {
-        ["No credentials found", "credentials secret not found"].iter().any(|it| text.contains(it))
-    };
-    if status.failure_reason.as_deref() == Some(reasons::FAILURE_INVALID_CONFIGURATION)
-        && status.failure_message.as_ref().is_some_and(is_capmox)
-    {
+    let (reason, message) = (status.failure_reason.as_deref(), status.failure_message.as_deref());
+    if is_failure_of_capmox(reason, message) {
         status.failure_reason = None;
         status.failure_message = None;
     }
@@ -172,8 +169,7 @@ fn state(cluster: &ProxmoxCluster, trouble: &Trouble) -> State {
         Trouble::Endpoint { .. } => {
             State::not(Severity::Warning, reasons::MISSING_CONTROL_PLANE_ENDPOINT, text)
         }
-        Trouble::SecretUnnamed
-        | Trouble::SecretAbsent(_)
+        Trouble::SecretAbsent(_)
         | Trouble::SecretUnknown(..)
         | Trouble::Proxmox(_)
         | Trouble::Failed { target: Target::Secret(_), .. } => {
@@ -188,7 +184,7 @@ fn state(cluster: &ProxmoxCluster, trouble: &Trouble) -> State {
         | Trouble::Failed { target: Target::Pool(_), .. } => {
             State::not(Severity::Warning, reasons::IP_POOL_FAILED, text)
         }
-        Trouble::Failed { target: Target::Itself, .. } => {
+        Trouble::Failed { target: Target::Itself | Target::OwnerStatus(_), .. } => {
             State::Unknown { reason: reasons::UNKNOWN, message: text }
         }
     }
@@ -213,10 +209,6 @@ fn text(cluster: &ProxmoxCluster, trouble: &Trouble) -> String {
             format!("cannot read Cluster {namespace}/{name}: {why}")
         }
         Trouble::Endpoint { part, is_external } => endpoint(*part, *is_external),
-        Trouble::SecretUnnamed => format!(
-            "spec.credentialsRef.name is empty: name the Secret that holds {SECRET_KEYS}, or \
-             remove spec.credentialsRef to use the manager's own credentials"
-        ),
         Trouble::SecretAbsent(ObjectKey { namespace, name }) => format!(
             "Secret {namespace}/{name} of spec.credentialsRef does not exist: create it with \
              {SECRET_KEYS}"

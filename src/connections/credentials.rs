@@ -150,10 +150,11 @@ fn lacks(name: &str, data: &BTreeMap<String, Vec<u8>>, missing: &[&str]) -> Stri
         let there: Vec<&str> = data.keys().map(String::as_str).collect();
         let _ = write!(text, " (it has {})", there.join(", "));
     }
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "; it needs {URL} (https://pve.example.com:8006), {TOKEN} (user@realm!name) and {SECRET} \
          (the token's UUID)"
-    ));
+    );
     text
 }
 

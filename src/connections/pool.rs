@@ -40,14 +40,9 @@ impl<S: std::hash::Hash + Eq> Pool<S> {
         (digest, version): (Digest, Option<String>),
         start: impl FnOnce() -> Result<Arc<Endpoint>, E>,
     ) -> Result<Arc<Endpoint>, E> {
-        let endpoint = match self.endpoints.get(&digest) {
-            Some(endpoint) => Arc::clone(endpoint),
-            None => {
-                let endpoint = start()?;
-                self.endpoints.insert(digest, Arc::clone(&endpoint));
-                endpoint
-            }
-        };
+        let known = self.endpoints.get(&digest).map(Arc::clone);
+        let endpoint = known.map_or_else(start, Ok)?;
+        self.endpoints.insert(digest, Arc::clone(&endpoint));
         self.sources.insert(source, (digest, version));
         self.sweep();
         Ok(endpoint)

@@ -127,7 +127,7 @@ async fn a_file_of_authorities_that_is_not_wanted_does_no_harm() {
 async fn an_api_server_that_does_not_answer_takes_no_credentials_away() {
     let connections = connections(Own::none());
     let named = cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": {"name": "creds"}}));
-    let fault = tokio::time::timeout(Duration::from_secs(60), connections.of(&named))
+    let fault = tokio::time::timeout(Duration::from_mins(1), connections.of(&named))
         .await
         .unwrap()
         .unwrap_err();
@@ -148,9 +148,9 @@ async fn one_address_has_one_ledger_whatever_the_credentials() {
     let other = open(source("b"), "a@pve!c", "PVE:8006");
     let elsewhere = open(source("c"), "a@pve!b", "https://pve2:8006/");
     assert!(!Arc::ptr_eq(&one, &other));
-    one.ledger().mark_taken(crate::ids::VmId::MIN);
-    assert_eq!(other.ledger().taken().len(), 1);
-    assert_eq!(elsewhere.ledger().taken().len(), 0);
+    one.ledger().mark_taken(crate::ids::VmId::MIN, tokio::time::Instant::now());
+    assert_eq!(other.ledger().taken(tokio::time::Instant::now()).len(), 1);
+    assert_eq!(elsewhere.ledger().taken(tokio::time::Instant::now()).len(), 0);
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use crate::hypervisor::ObjectKey;
 
 /// A Secret that nobody asked for in this time belongs to no cluster any more: every object is
 /// looked at more often.
-const IDLE: Duration = Duration::from_mins(60);
+const IDLE: Duration = Duration::from_hours(1);
 
 /// What is known of one Secret.
 #[derive(Debug)]

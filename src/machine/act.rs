@@ -14,7 +14,8 @@ use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Operation, Promise};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
-use crate::pve::{self, CloneOptions, ConfigUpdate, DestroyOptions, Upid};
+use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid, VmConfig};
+use crate::seen::Seen;
 
 impl Pass<'_> {
     /// Does one step.
@@ -34,10 +35,7 @@ impl Pass<'_> {
             }
             Step::Eject(options) => self.configure(options, Operation::Eject).await,
             Step::Resize { disk, gib } => self.resize(&disk, gib).await,
-            Step::RecordSeed(volume) => {
-                self.facts.status().bootstrap_iso = Some(volume);
-                Ok(self.write_status().await?)
-            }
+            Step::RecordSeed(volume) => self.record_seed(volume).await,
             Step::StoreSeed(storage) => self.store_seed(&storage).await,
             Step::RecordSeeded => {
                 self.facts.status().bootstrap_data_provided = Some(true);
@@ -46,6 +44,10 @@ impl Pass<'_> {
             Step::ForgetSeed => {
                 self.facts.status().bootstrap_iso = None;
                 Ok(())
+            }
+            Step::Untag(options) => {
+                self.facts.status().bootstrap_iso = None;
+                self.configure(options, Operation::Eject).await
             }
             Step::Start(power) => self.start(power).await,
             Step::DeleteSeed(volume) => self.delete_seed(&volume).await,
@@ -122,6 +124,9 @@ impl Pass<'_> {
                 (ended.operation, format!("{said} (task {})", ended.upid))
             },
         );
+        if operation == Operation::Resize {
+            self.note_growth(None);
+        }
         Setback::Fault(operation, Fault::new(Class::TaskFailed, message))
     }
 
@@ -145,10 +150,12 @@ impl Pass<'_> {
             self.facts.placement = None;
             return Ok(());
         }
+        // Under a VMID that was recorded before, a clone may have been asked for already.
+        let is_new = self.facts.vmid() != Some(vmid);
         let written = self.record_choice(vmid, &node, &template).await;
         match &written {
             Ok(()) => {
-                self.shared.memory.with(&self.key, |remembered| remembered.untouched = true);
+                self.shared.memory.with(&self.key, |remembered| remembered.untouched = is_new);
                 endpoint.watch(vmid, self.key.clone());
                 tracing::info!(%vmid, %node, %template, "chose where the VM goes");
             }
@@ -161,7 +168,7 @@ impl Pass<'_> {
     async fn give_up(&mut self, vmid: VmId) -> Result<(), Setback> {
         let endpoint = self.endpoint(Operation::Clone)?;
         self.forget_choice().await?;
-        endpoint.ledger().mark_taken(vmid);
+        endpoint.ledger().mark_taken(vmid, tokio::time::Instant::now());
         endpoint.ledger().release(vmid, self.facts.uid());
         tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
         self.facts.vm = None;
@@ -185,6 +192,7 @@ impl Pass<'_> {
             .with(&self.key, |remembered| std::mem::take(&mut remembered.untouched));
         match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
             Ok(upid) => {
+                self.note_growth(None);
                 self.started(&endpoint, Operation::Clone, Some(upid));
                 Ok(())
             }
@@ -211,11 +219,9 @@ impl Pass<'_> {
         let described = match own {
             Some(text) => Some(text),
             // The mark takes the place of the template's description, which is to come back.
-            None => match endpoint.client().vm_config(&template.node, template.vmid).await {
-                Ok(config) => config.description().as_deref().and_then(without_mark),
-                Err(error) => return Err(Self::refused(Operation::Clone, &error)),
-            },
+            None => self.template_config(endpoint, template).await?.description(),
         };
+        let described = described.as_deref().and_then(without_mark);
         let mark = mark(&self.key.namespace, &self.key.name, self.facts.uid());
         let full = spec.is_full_clone();
         let storage = spec.storage.as_deref().map(str::parse::<StorageName>).transpose();
@@ -237,6 +243,35 @@ impl Pass<'_> {
             target: (*node != template.node).then(|| node.clone()),
             ..CloneOptions::new(vmid)
         })
+    }
+
+    /// As read for the choice, else read now.
+    async fn template_config(
+        &self,
+        endpoint: &Endpoint,
+        template: &TemplateRef,
+    ) -> Result<VmConfig, Setback> {
+        if let Some((read, Seen::Present(config))) = &self.facts.template
+            && read == template
+        {
+            return Ok(config.clone());
+        }
+        let read = endpoint.client().vm_config(&template.node, template.vmid).await;
+        read.map_err(|error| Self::refused(Operation::Clone, &error))
+    }
+
+    async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {
+        self.facts.status().bootstrap_iso = Some(volume.clone());
+        self.write_status().await?;
+        let kept = self.stored.status.as_ref().and_then(|status| status.bootstrap_iso.as_ref());
+        if kept != Some(&volume) {
+            tracing::warn!(
+                "the API server does not keep status.bootstrapISO of ProxmoxMachines: the \
+                 installed CRDs are not those of this version; apply them"
+            );
+            self.facts.records_lost = true;
+        }
+        Ok(())
     }
 
     async fn configure(
@@ -265,11 +300,17 @@ impl Pass<'_> {
         let (endpoint, node, vmid) = self.vm(Operation::Resize)?;
         match endpoint.client().resize_disk(&node, vmid, disk, &format!("{gib}G")).await {
             Ok(upid) => {
+                self.note_growth(Some(gib));
                 self.started(&endpoint, Operation::Resize, upid);
                 Ok(())
             }
             Err(error) => Err(Self::refused(Operation::Resize, &error)),
         }
+    }
+
+    fn note_growth(&mut self, gib: Option<u32>) {
+        self.shared.memory.with(&self.key, |remembered| remembered.grown = gib);
+        self.facts.grown = gib;
     }
 
     async fn store_seed(&mut self, storage: &StorageName) -> Result<(), Setback> {
@@ -293,7 +334,7 @@ impl Pass<'_> {
         let (endpoint, node, _) = self.vm(Operation::DeleteSeed)?;
         let Some(storage) = seed::storage_of(volume) else {
             // Nothing that could be deleted: a text that names no storage.
-            self.facts.status().bootstrap_iso = None;
+            self.facts.seed_deleted = true;
             return Ok(());
         };
         match endpoint.client().delete_volume(&node, &storage, volume).await {
@@ -304,11 +345,19 @@ impl Pass<'_> {
                 Ok(())
             }
             Ok(None) => {
-                self.facts.status().bootstrap_iso = None;
+                self.facts.seed_deleted = true;
                 Ok(())
             }
             Err(error) if error.is_volume_missing() => {
-                self.facts.status().bootstrap_iso = None;
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            // With its storage or its node the file is out of everybody's reach.
+            Err(error)
+                if matches!(error.cause(), Some(Cause::NodeMissing | Cause::StorageMissing)) =>
+            {
+                tracing::warn!(volume, %error, "the bootstrap ISO is out of reach for good");
+                self.facts.seed_deleted = true;
                 Ok(())
             }
             Err(error) => Err(Self::refused(Operation::DeleteSeed, &error)),
@@ -362,7 +411,7 @@ impl Pass<'_> {
 
 /// The seed's disc image.
 fn image(facts: &Facts) -> Result<Vec<u8>, String> {
-    let (Some(vm), Some(crate::seen::Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
+    let (Some(vm), Some(Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
         return Err("the bootstrap data was not read".to_owned());
     };
     seed::files(facts, &vm.config, data)?.image().map_err(|why| why.to_string())

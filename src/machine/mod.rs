@@ -22,7 +22,7 @@ mod stores;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::runtime::controller::{self, Action};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Resource, ResourceExt};
@@ -71,7 +71,16 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         wakes.recv().await.map(|key| (key, wakes))
     });
     info!("ProxmoxMachine controller starts");
-    controller
+    // kube's controller does not end before its first list; until then it has nothing in hand.
+    let listed = controller.store();
+    let asked = shutdown.clone();
+    let ends_early = async move {
+        asked.cancelled().await;
+        if listed.wait_until_ready().now_or_never().is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let work = controller
         .reconcile_on(stores::woken(wakes))
         .with_config(controller::Config::default().concurrency(concurrency))
         .graceful_shutdown_on(shutdown.cancelled_owned())
@@ -81,8 +90,11 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
                 // What reconcile returns was logged with its machine.
                 tracing::debug!(%error, "ProxmoxMachine controller");
             }
-        })
-        .await;
+        });
+    tokio::select! {
+        () = work => {}
+        () = ends_early => {}
+    }
 }
 
 async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, Interrupted> {

@@ -1,5 +1,6 @@
 //! From what a pass came to, to the status that people and Cluster API read. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,10 +9,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::decision::{Decision, Failure, Waiting, Wake};
 use super::facts::Facts;
 use crate::api::conditions::{self, Severity, State, V1Beta2Conditions, Wanted};
-use crate::api::{IpAddresses, MachineAddress, MachineAddressType, ProxmoxMachineStatus, reasons};
+use crate::api::{
+    IpAddresses, MachineAddress, MachineAddressType, NetworkStatus, ProxmoxMachineStatus, reasons,
+};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Operation, TaskState};
 use crate::ipam::Family;
+use crate::pve::NetDevice;
 
 /// A regular look at a machine that is up; changes of its VM wake it earlier.
 const REGULAR: Wake = Wake::seconds(600);
@@ -84,14 +88,21 @@ pub(super) fn status(
     if let Some(word) = vm_status(&status, conclusion) {
         status.vm_status = Some(word.to_owned());
     }
-    if let Some(vm) = facts.vm() {
+    // A clone is shown beside its template before it moves to where it is asked for.
+    let settled = facts.machine.spec.provider_id.is_some();
+    if let Some(vm) = facts.vm().filter(|vm| settled && vm.config.lock().is_none()) {
         status.proxmox_node = Some(vm.node.to_string());
     }
-    status.task_ref = match &facts.task {
-        Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
-        _ => None,
-    };
+    // What was recorded stays until Proxmox was asked about it.
+    let asked = matches!(facts.connection, Some(Ok(())));
+    if asked {
+        status.task_ref = match &facts.task {
+            Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
+            _ => None,
+        };
+    }
     status.retry_after = match (pause, conclusion) {
+        (None, _) if !asked => status.retry_after,
         (Some(pause), _) => later(now, pause),
         (None, Conclusion::Decided(Decision::Wait(Waiting::Retry, _))) => status.retry_after,
         (None, _) => None,
@@ -153,8 +164,12 @@ fn is_gate(waiting: &Waiting) -> bool {
     )
 }
 
-/// Addresses once all of them are known; they are never taken back.
+/// Addresses once all of them are known. Those of a guest that has its seed are what they are,
+/// whatever the cluster asks for later.
 fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    if facts.is_seeded() && !status.addresses.is_empty() {
+        return;
+    }
     if facts.addresses.is_empty() || facts.addresses.iter().any(|fact| fact.address.is_none()) {
         return;
     }
@@ -175,9 +190,33 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
         }
     }
     // Cluster API takes them for the Node's; before the first start nobody has them.
-    if status.bootstrap_data_provided == Some(true) {
+    if facts.is_seeded() {
         status.addresses = all;
     }
+    if let Some(vm) = facts.vm() {
+        status.network = vm
+            .config
+            .net_devices()
+            .into_iter()
+            .filter_map(|(name, device)| network_device(&name, &device, &status.ip_addresses))
+            .collect();
+    }
+}
+
+/// A network device as Proxmox configures it, with the addresses that its guest was given.
+fn network_device(
+    name: &str,
+    device: &NetDevice,
+    addresses: &BTreeMap<String, IpAddresses>,
+) -> Option<NetworkStatus> {
+    let given = addresses.get(name);
+    let both = given.into_iter().flat_map(|given| [&given.ipv4, &given.ipv6]);
+    Some(NetworkStatus {
+        connected: Some(device.options().get("link_down") != Some("1")),
+        ip_addrs: both.flatten().cloned().collect(),
+        mac_addr: device.mac()?.to_owned(),
+        network_name: device.bridge().map(str::to_owned),
+    })
 }
 
 /// What `VMProvisioned` says; `None` where it goes on saying what it said.
@@ -318,6 +357,10 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
         Waiting::Addresses(missing) => {
             info(reasons::WAITING_FOR_STATIC_IP_ALLOCATION, missing.clone())
         }
+        Waiting::Refused(why) => warning(
+            reasons::VM_PROVISION_FAILED,
+            format!("the API server refuses what this machine needs: {why}"),
+        ),
         Waiting::Invalid(why) => warning(reasons::VM_PROVISION_FAILED, why.clone()),
         Waiting::SeedStorage(node) => warning(
             reasons::VM_PROVISION_FAILED,

@@ -183,6 +183,14 @@ pub(super) fn attach(
     let mut tags = tags.map_or_else(|| config.tags(), crate::pve::Tags::parse);
     tags.insert(TAG);
     options.insert("tags".to_owned(), tags.to_string());
+    // A second NoCloud source: the guest would take either, and with it other addresses or none.
+    for (key, _) in config.options().iter().filter(|(key, value)| {
+        key.as_str() != DRIVE
+            && value.contains("cloudinit")
+            && config.drive(key).is_some_and(|drive| drive.is_cdrom())
+    }) {
+        options.insert(key.clone(), String::new());
+    }
     let order = config.get("boot").filter(|boot| boot.contains("order="));
     if let Some(order) = order.filter(|_| !config.boot_order().contains(DRIVE)) {
         options.insert("boot".to_owned(), format!("{order};{DRIVE}"));
@@ -190,14 +198,28 @@ pub(super) fn attach(
     options
 }
 
-/// Options that take the seed out of the drive.
+/// Options that take the seed out of the drive, and the tag off.
 pub(super) fn detach(config: &VmConfig) -> BTreeMap<String, String> {
+    let mut options = untag(config);
+    options.extend(empty_drive());
+    options
+}
+
+/// Options that take the seed out of the drive.
+pub(super) fn empty_drive() -> BTreeMap<String, String> {
+    BTreeMap::from([(DRIVE.to_owned(), "none,media=cdrom".to_owned())])
+}
+
+/// Options that take the tag off.
+pub(super) fn untag(config: &VmConfig) -> BTreeMap<String, String> {
     let mut tags = config.tags();
     tags.remove(TAG);
-    BTreeMap::from([
-        (DRIVE.to_owned(), "none,media=cdrom".to_owned()),
-        ("tags".to_owned(), tags.to_string()),
-    ])
+    BTreeMap::from([("tags".to_owned(), tags.to_string())])
+}
+
+/// Whether the drive for the seed holds something that must not be thrown out.
+pub(super) fn is_drive_taken(config: &VmConfig) -> bool {
+    config.drive(DRIVE).is_some_and(|drive| !drive.is_cdrom())
 }
 
 #[cfg(test)]

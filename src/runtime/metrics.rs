@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -34,13 +34,26 @@ struct PathLabels {
     path: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PassLabels {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
 /// The process's metrics. Cheap to clone; clones count into the same.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
     calls: Family<CallLabels, Counter>,
     durations: Family<PathLabels, Histogram, fn() -> Histogram>,
-    retries: Family<PathLabels, Counter<u64, AtomicU64>>,
+    retries: Family<PathLabels, Counter>,
+    passes: Family<PassLabels, Counter>,
+    pass_durations: Family<KindLabels, Histogram, fn() -> Histogram>,
     leader: Gauge,
 }
 
@@ -56,7 +69,11 @@ impl Default for Metrics {
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version that runs", info);
         let leader = Gauge::default();
-        registry.register("leader", "1 while this process works, 0 while it waits", leader.clone());
+        registry.register(
+            "leader",
+            "Whether this process works (1) or waits for the lease (0)",
+            leader.clone(),
+        );
         let calls = Family::default();
         registry.register(
             "proxmox_requests",
@@ -76,8 +93,24 @@ impl Default for Metrics {
             "Time from sending a request to the end of its answer, without queueing here",
             durations.clone(),
         );
-        Self { registry: Arc::new(registry), calls, durations, retries, leader }
+        let (passes, pass_durations) = register_passes(&mut registry);
+        let registry = Arc::new(registry);
+        Self { registry, calls, durations, retries, passes, pass_durations, leader }
     }
+}
+
+fn register_passes(
+    registry: &mut Registry,
+) -> (Family<PassLabels, Counter>, Family<KindLabels, Histogram, fn() -> Histogram>) {
+    let passes = Family::default();
+    registry.register(
+        "reconciles",
+        "Passes over an object; those that logged a warning, such as a fault, are told apart",
+        passes.clone(),
+    );
+    let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+    registry.register("reconcile_duration_seconds", "Time that a pass took", durations.clone());
+    (passes, durations)
 }
 
 impl Metrics {
@@ -87,6 +120,13 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// A pass over an object of `kind` is over.
+    pub(super) fn passed(&self, kind: &'static str, has_warned: bool, elapsed: Duration) {
+        let outcome = if has_warned { "warned" } else { "quiet" };
+        self.passes.get_or_create(&PassLabels { kind, outcome }).inc();
+        self.pass_durations.get_or_create(&KindLabels { kind }).observe(elapsed.as_secs_f64());
     }
 
     /// Whether this process works.
@@ -123,8 +163,6 @@ fn outcome(status: Option<u16>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

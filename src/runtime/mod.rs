@@ -8,6 +8,7 @@ mod health;
 mod http;
 mod lease;
 mod metrics;
+mod passes;
 mod process;
 pub mod rbac;
 mod telemetry;
@@ -84,12 +85,13 @@ pub struct Settings {
 pub fn start(settings: Settings) -> ExitCode {
     // Fails when a provider is installed already, which then serves.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let metrics = Metrics::default();
     // Fails when logging is set already, which then serves.
-    let _ = settings.logging.start();
+    let _ = settings.logging.start(metrics.clone());
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let result = match threads {
         Ok(threads) => {
-            let result = threads.block_on(run(settings));
+            let result = threads.block_on(run(settings, metrics));
             // Whatever still runs has had its time.
             threads.shutdown_background();
             result

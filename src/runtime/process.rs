@@ -92,23 +92,26 @@ pub enum Error {
 /// # Errors
 ///
 /// [`Error`]; a Proxmox that does not answer or refuses the credentials is none.
-pub async fn run(settings: Settings) -> Result<(), Error> {
+pub async fn run(settings: Settings, metrics: Metrics) -> Result<(), Error> {
     info!(version = env!("CARGO_PKG_VERSION"), "capmox starts");
     for note in &settings.notes {
         info!("{note}");
     }
     let shutdown = CancellationToken::new();
     let signals = Signals::new()?;
-    let work = serve_and_work(settings, shutdown.clone());
+    let work = serve_and_work(settings, metrics, shutdown.clone());
     tokio::select! {
         result = work => result,
         () = signals.twice(shutdown) => Err(Error::Impatient),
     }
 }
 
-async fn serve_and_work(settings: Settings, shutdown: CancellationToken) -> Result<(), Error> {
+async fn serve_and_work(
+    settings: Settings,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
     let config = config(settings.kubeconfig.as_deref()).await?;
-    let metrics = Metrics::default();
     let started = watch::Sender::new(false);
     // Servers outlive the controllers: probes are answered while work in hand ends.
     let serving = CancellationToken::new();

@@ -59,6 +59,12 @@ pub const MANAGER: &[Grant] = &[
         why: "readiness and node, where a server checks subresources apart",
     },
     Grant {
+        group: CLUSTER_API,
+        resources: &["clusters/status"],
+        verbs: &["patch"],
+        why: "take off the failure that capmox marks a cluster without credentials with",
+    },
+    Grant {
         group: INFRASTRUCTURE,
         resources: &["proxmoxclusters", "proxmoxmachines"],
         verbs: &["get", "list", "patch", "update", "watch"],

@@ -8,6 +8,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
+use super::metrics::Metrics;
+use super::passes::{self, Passes};
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
@@ -51,18 +54,24 @@ impl Logging {
             .with_target("rustls", Level::INFO)
     }
 
-    /// Sets the process's logging; once.
+    /// Sets the process's logging, and counts passes by it; once.
     ///
     /// # Errors
     ///
     /// When it is set already.
-    pub(super) fn start(self) -> Result<(), tracing_subscriber::util::TryInitError> {
+    pub(super) fn start(
+        self,
+        metrics: Metrics,
+    ) -> Result<(), tracing_subscriber::util::TryInitError> {
         let layer = fmt::layer().with_writer(std::io::stderr);
         let layer = match self.format {
             LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
             LogFormat::Json => layer.json().flatten_event(true).boxed(),
         };
-        tracing_subscriber::registry().with(layer.with_filter(self.filter())).try_init()
+        tracing_subscriber::registry()
+            .with(layer.with_filter(self.filter()))
+            .with(Passes(metrics).with_filter(passes::filter()))
+            .try_init()
     }
 }
 

@@ -175,10 +175,28 @@ fn troubles(decision: &Decision) -> &[Trouble] {
 #[test]
 fn a_cluster_whose_parts_are_in_place_is_left_alone() {
     let cluster = cluster(&json!({}));
-    let decision = live(&cluster, &around(&cluster), at(0));
+    let decision = live(&cluster, &owner(&json!({})), &around(&cluster), at(0));
     assert!(decision.steps.is_empty(), "{decision:?}");
     assert!(troubles(&decision).is_empty(), "{decision:?}");
     assert_eq!(decision.pools.unwrap(), ["infra-v4-icip"]);
+}
+
+#[test]
+fn the_mark_of_capmox_is_taken_off_the_owner_once_all_is_well() {
+    let cluster = cluster(&json!({}));
+    let marked = |message: &str| {
+        owner(&json!({"status": {
+            "failureReason": "InvalidConfiguration", "failureMessage": message,
+        }}))
+    };
+    let copied = "Failure detected from referenced resource infra: No credentials found, …";
+    let mut facts = around(&cluster);
+    let steps = live(&cluster, &marked(copied), &facts, at(0)).steps;
+    let target = Target::OwnerStatus("workload".to_owned());
+    assert!(matches!(&steps[..], [Step::Patch { target: at, .. }] if *at == target), "{steps:?}");
+    assert!(live(&cluster, &marked("something else"), &facts, at(0)).steps.is_empty());
+    facts.proxmox = Err(Fault::new(Class::Transient, "silent"));
+    assert!(live(&cluster, &marked(copied), &facts, at(0)).steps.is_empty());
 }
 
 #[test]
@@ -191,7 +209,7 @@ fn pools_are_made_whether_proxmox_answers_or_not() {
     for pool in &mut facts.pools {
         pool.seen = PoolSeen::Absent;
     }
-    let decision = live(&cluster, &facts, at(0));
+    let decision = live(&cluster, &owner(&json!({})), &facts, at(0));
     let made: Vec<_> = decision
         .steps
         .iter()
@@ -213,7 +231,7 @@ fn a_missing_ipam_provider_is_told_once_for_all_pools() {
     for pool in &mut facts.pools {
         pool.seen = PoolSeen::NotServed;
     }
-    let decision = live(&cluster, &facts, at(0));
+    let decision = live(&cluster, &owner(&json!({})), &facts, at(0));
     assert_eq!(troubles(&decision), [Trouble::PoolsNotServed]);
     assert!(decision.steps.is_empty());
 }
@@ -227,17 +245,17 @@ fn a_pool_that_nobody_looks_after_is_told_after_half_a_minute() {
     pool.metadata.creation_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
     let wakes = |facts: &Surroundings, now| {
-        let decision = live(&cluster, facts, at(now));
+        let decision = live(&cluster, &owner(&json!({})), facts, at(now));
         wake(&decision.standing, &facts.pools, None, at(now))
     };
-    assert!(troubles(&live(&cluster, &facts, at(29))).is_empty());
+    assert!(troubles(&live(&cluster, &owner(&json!({})), &facts, at(29))).is_empty());
     assert_eq!(wakes(&facts, 10), Wake::After(Duration::from_secs(21)));
     let silent = [Trouble::PoolSilent("infra-v4-icip".to_owned())];
-    assert_eq!(troubles(&live(&cluster, &facts, at(30))), silent);
+    assert_eq!(troubles(&live(&cluster, &owner(&json!({})), &facts, at(30))), silent);
     assert_eq!(wakes(&facts, 30), Wake::After(REGULAR));
     assert!(!keeps_from_service(&silent[0]));
     facts.is_any_claim_answered = true;
-    assert!(troubles(&live(&cluster, &facts, at(30))).is_empty());
+    assert!(troubles(&live(&cluster, &owner(&json!({})), &facts, at(30))).is_empty());
 }
 
 fn secret(change: &Value) -> SecretFact {
@@ -262,7 +280,6 @@ fn without_its_secret_a_cluster_says_so_and_nothing_of_proxmox() {
             Seen::Unknown("forbidden".to_owned()),
             Some(Trouble::SecretUnknown(key, "forbidden".to_owned())),
         ),
-        ("unnamed", json!({}), Seen::Absent, Some(Trouble::SecretUnnamed)),
         ("present", json!({"name": "creds"}), Seen::Present(secret(&json!({}))), None),
     ] {
         let cluster = cluster(&json!({"spec": {"credentialsRef": reference}}));
@@ -270,7 +287,7 @@ fn without_its_secret_a_cluster_says_so_and_nothing_of_proxmox() {
         facts.secret = Some(seen);
         let fault = Fault::new(Class::Blocked, "no Secret");
         facts.proxmox = Err(fault.clone());
-        let decision = live(&cluster, &facts, at(0));
+        let decision = live(&cluster, &owner(&json!({})), &facts, at(0));
         let expected = expected.unwrap_or(Trouble::Proxmox(fault));
         assert_eq!(troubles(&decision), [expected], "{what}");
     }
@@ -297,7 +314,8 @@ fn locations_follow_the_machines() {
         machine("unplaced", None, false),
         machine("moved", Some("pve2"), true),
     ]);
-    let new = serde_json::to_value(live(&cluster, &facts, at(0)).locations).unwrap();
+    let new =
+        serde_json::to_value(live(&cluster, &owner(&json!({})), &facts, at(0)).locations).unwrap();
     let expected = json!({
         "controlPlane": [{"machine": {"name": "moved"}, "node": "pve2"}],
         "workers": [
@@ -307,7 +325,7 @@ fn locations_follow_the_machines() {
     });
     assert_eq!(new, expected);
     facts.machines = Seen::Unknown("not listed yet".to_owned());
-    assert_eq!(live(&cluster, &facts, at(0)).locations, None);
+    assert_eq!(live(&cluster, &owner(&json!({})), &facts, at(0)).locations, None);
 }
 
 #[test]

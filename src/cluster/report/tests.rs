@@ -122,12 +122,6 @@ fn every_trouble_names_its_object_and_a_remedy() {
             ["spec.controlPlaneEndpoint", "waits for the control plane provider"],
         ),
         (
-            Trouble::SecretUnnamed,
-            "Error",
-            "ProxmoxUnreachable",
-            ["spec.credentialsRef.name", "name the Secret"],
-        ),
-        (
             Trouble::SecretAbsent(key.clone()),
             "Error",
             "ProxmoxUnreachable",

@@ -9,6 +9,9 @@ use crate::pve::{self, AgentExecStatus};
 /// Exit code of `cloud-init status` for "done, with recoverable errors", since cloud-init 23.4.
 const DEGRADED: i64 = 2;
 
+/// Exit code of `cloud-init status` for an unrecoverable error.
+const ERROR: i64 = 1;
+
 /// Characters of the guest's output that go into a message.
 const EXCERPT: usize = 500;
 
@@ -72,18 +75,22 @@ fn judge(answer: &AgentExecStatus) -> GuestFact {
     if let Some(signal) = answer.signal {
         return GuestFact::Unknown(format!("`cloud-init status` was ended by signal {signal}"));
     }
-    let says = |word: &str| {
-        output.lines().any(|line| line.trim().strip_prefix("status:").map(str::trim) == Some(word))
-    };
+    let says = |word: &str| output.to_ascii_lowercase().contains(word);
     match answer.exit_code.unwrap_or(0) {
         0 | DEGRADED if says("running") || says("not started") || says("not run") => {
             GuestFact::CloudInitRunning
         }
         0 => GuestFact::CloudInitDone(None),
         DEGRADED => GuestFact::CloudInitDone(Some(words)),
-        code => {
+        code if code == ERROR || says("error") => {
             GuestFact::CloudInitFailed(format!("`cloud-init status` exited with {code}: {words}"))
         }
+        // The command itself could not run: that says nothing about cloud-init.
+        code => GuestFact::Unknown(format!(
+            "`cloud-init status` could not be run in the guest (exit code {code}: {words}): the \
+             template needs cloud-init and an agent that may execute it, or set \
+             spec.checks.skipCloudInitStatus"
+        )),
     }
 }
 
@@ -124,6 +131,8 @@ mod tests {
         );
         let failed = ended(1, "status: error\n");
         assert!(matches!(failed, GuestFact::CloudInitFailed(why) if why.contains("status: error")));
+        let missing = ended(127, "sh: cloud-init: not found");
+        assert!(matches!(missing, GuestFact::Unknown(why) if why.contains("not found")));
     }
 
     #[test]

@@ -1,0 +1,117 @@
+//! What people and hardware do to machines that are up, and pausing.
+
+use std::time::Duration;
+
+use capmox::api::ProxmoxMachine;
+use pve_fake::{Change, VmSeed, VmView};
+use serde_json::json;
+
+use crate::case::Case;
+use crate::objects::CLUSTER;
+
+async fn up() -> (Case, VmView) {
+    let case = Case::sound().await;
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    let vm = case.vm_of("m");
+    (case, vm)
+}
+
+pub(crate) async fn a_vm_stopped_by_hand_is_started_again() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::VmCrashed { vmid: vm.vmid });
+    case.sees("it runs again", |fake| fake.model().vm_view(vm.vmid)?.running.then_some(())).await;
+    let machine = case.ready("m").await;
+    assert!(machine.status.unwrap().failure_reason.is_none());
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_destroyed_by_hand_is_not_replaced() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::VmGone { vmid: vm.vmid });
+    let words = [&*format!("VM {}", vm.vmid), "delete the Machine", "restore the VM"];
+    case.says("m", "False Error NotFound", &words).await;
+    let machine = case.until("m", "notfound", |found| {
+        found.status.as_ref().is_some_and(|s| s.vm_status.as_deref() == Some("notfound"))
+    });
+    assert!(machine.await.status.unwrap().ready, "the contract: once ready, always ready");
+    assert!(case.vms_of("m").is_empty());
+    // People restore it from a backup.
+    let VmView { vmid, node, config, .. } = vm;
+    let back = VmSeed { vmid, node, config, running: true, foreign: false };
+    case.fake.change(Change::VmAppears { vm: back });
+    case.ready("m").await;
+    assert_eq!(case.fake.journal().count("POST", "/nodes/*/qemu/*/clone"), 1);
+    // Once more, and now it is deleted.
+    case.fake.change(Change::VmGone { vmid });
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_moved_by_hand_is_followed() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::VmMoved { vmid: vm.vmid, node: "pve3".into() });
+    case.until("m", "on pve3", |found| {
+        found.status.as_ref().is_some_and(|s| s.proxmox_node.as_deref() == Some("pve3"))
+    })
+    .await;
+    case.until_object::<capmox::api::ProxmoxCluster>(CLUSTER, "location on pve3", |found| {
+        let status = found.status.as_ref();
+        status.and_then(|status| status.node_locations.as_ref()).is_some_and(|locations| {
+            locations.workers.iter().any(|at| at.machine.name == "m" && at.node == "pve3")
+        })
+    })
+    .await;
+    case.end().await;
+}
+
+pub(crate) async fn a_node_that_reboots_gets_its_vm_back() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::NodeOffline { node: vm.node.clone() });
+    case.stays(Duration::from_secs(5), "nothing is made or destroyed", |fake| {
+        fake.model().vm_view(vm.vmid).is_some() && fake.journal().count("DELETE", "/**") == 0
+    })
+    .await;
+    case.fake.change(Change::NodeOnline { node: vm.node.clone() });
+    case.sees("it runs again", |fake| fake.model().vm_view(vm.vmid)?.running.then_some(())).await;
+    case.ready("m").await;
+    assert_eq!(case.vm_of("m").vmid, vm.vmid);
+    case.end().await;
+}
+
+pub(crate) async fn a_paused_cluster_is_left_alone() {
+    let case = Case::sound().await;
+    let pause = async |paused: bool| {
+        let api = case.dynamic("cluster.x-k8s.io", "v1beta1", "Cluster");
+        let patch = kube::api::Patch::Merge(json!({"spec": {"paused": paused}}));
+        api.patch(CLUSTER, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    };
+    let paused = |wanted: &'static str| {
+        move |found: &ProxmoxMachine| {
+            let conditions = found.status.as_ref().map(|status| status.v1beta2_conditions());
+            let paused = conditions.unwrap_or_default().iter().find(|c| c.type_ == "Paused");
+            paused.is_some_and(|condition| condition.status == wanted)
+        }
+    };
+    pause(true).await;
+    case.until_object::<capmox::api::ProxmoxCluster>(CLUSTER, "paused", |found| {
+        let conditions = found.status.as_ref().map(|status| status.v1beta2_conditions());
+        let all = conditions.unwrap_or_default();
+        all.iter().any(|c| c.type_ == "Paused" && c.status == "True")
+    })
+    .await;
+    case.machine("m", json!({})).await;
+    case.until("m", "paused", paused("True")).await;
+    assert!(case.is_untouched());
+    pause(false).await;
+    case.ready("m").await;
+    pause(true).await;
+    case.until("m", "paused", paused("True")).await;
+    case.delete("m").await;
+    case.stays(Duration::from_secs(5), "the VM is left alone", |fake| {
+        fake.model().vms().iter().any(|vm| vm.name.as_deref() == Some("m") && vm.running)
+    })
+    .await;
+    pause(false).await;
+    case.gone("m").await;
+    case.end().await;
+}

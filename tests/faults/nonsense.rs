@@ -1,0 +1,137 @@
+//! Objects that no person and no controller would write: no panic, no loop, nobody else concerned.
+
+use std::time::Duration;
+
+use capmox::api::ProxmoxMachine;
+use kube::api::{Patch, PatchParams};
+use pve_fake::Fake;
+use serde_json::{Value, json};
+
+use crate::case::Case;
+
+/// How long the manager is watched for going round in circles.
+const WATCHED: Duration = Duration::from_secs(15);
+/// Decisions that a machine may take in that time.
+const DECISIONS: usize = 60;
+
+/// Makes all machines, beside a sound one, and sees that none of them keeps the manager busy.
+async fn hold(case: &Case, machines: &[(&str, Value)]) {
+    for (name, change) in machines {
+        case.machine(name, change.clone()).await;
+    }
+    case.machine("sound", json!({})).await;
+    case.ready("sound").await;
+    is_calm(case, machines.iter().map(|(name, _)| *name)).await;
+}
+
+/// Nothing is decided again and again.
+async fn is_calm(case: &Case, machines: impl Iterator<Item = &str>) {
+    let decided = |name: &str| {
+        let mark = format!("namespace={} name={name}", case.namespace);
+        let log = case.stage.log();
+        log.lines().filter(|line| line.contains(&mark) && line.contains("decided")).count()
+    };
+    let machines: Vec<&str> = machines.collect();
+    let before: Vec<usize> = machines.iter().map(|name| decided(name)).collect();
+    let calls = case.fake.journal().total();
+    case.stays(WATCHED, "the sound VM runs", |fake: &Fake| {
+        fake.model().vms().iter().any(|vm| vm.name.as_deref() == Some("sound") && vm.running)
+    })
+    .await;
+    for (name, before) in machines.iter().zip(before) {
+        let passes = decided(name) - before;
+        assert!(passes <= DECISIONS, "{name}: {passes} decisions in {WATCHED:?}");
+    }
+    let calls = case.fake.journal().total() - calls;
+    assert!(calls <= 20 * machines.len() as u64, "{calls} calls in {WATCHED:?}");
+}
+
+pub(crate) async fn numbers_that_no_field_can_hold() {
+    let case = Case::sound().await;
+    let volume = |size: i64| json!({"disks": {"bootVolume": {"disk": "scsi0", "sizeGb": size}}});
+    let machines = [
+        ("vmid-huge", json!({"virtualMachineID": i64::MAX})),
+        ("vmid-low", json!({"virtualMachineID": 7})),
+        ("vmid-negative", json!({"virtualMachineID": -1})),
+        ("template-huge", json!({"templateID": 1_u64 << 40})),
+        ("template-low", json!({"templateID": 1})),
+        ("cores-many", json!({"numCores": i32::MAX})),
+        ("cores-beyond", json!({"numCores": 1_u64 << 33})),
+        ("memory-huge", json!({"memoryMiB": 2_147_483_640, "allowedNodes": ["pve1"]})),
+        ("memory-beyond", json!({"memoryMiB": 1_u64 << 50})),
+        ("memory-negative", json!({"memoryMiB": -8})),
+        ("disk-huge", volume(i64::from(i32::MAX))),
+        ("disk-beyond", volume(1 << 40)),
+    ];
+    hold(&case, &machines).await;
+    for (name, _) in &machines {
+        // Not even a number too large to be read keeps an object from being deleted.
+        case.delete(name).await;
+        case.gone(name).await;
+    }
+    case.end().await;
+}
+
+pub(crate) async fn names_that_lead_elsewhere() {
+    let case = Case::sound().await;
+    let device = |bridge: &str| json!({"network": {"default": {"bridge": bridge}}});
+    let disk = |disk: &str| json!({"disks": {"bootVolume": {"disk": disk, "sizeGb": 12}}});
+    let machines = [
+        ("source-path", json!({"sourceNode": "../../access"})),
+        ("source-query", json!({"sourceNode": "pve1?x=1"})),
+        ("target-path", json!({"target": "pve1/qemu/9000"})),
+        ("allowed-empty", json!({"allowedNodes": [""]})),
+        ("storage-path", json!({"storage": "../x"})),
+        ("pool-odd", json!({"pool": "no/such pool"})),
+        ("snap-odd", json!({"snapName": "no such"})),
+        ("bridge-options", device("vmbr0,firewall=0,link_down=1")),
+        ("bridge-unknown", device("vmbr99")),
+        ("disk-key", disk("scsi0,size=1")),
+        ("disk-net", disk("net0")),
+        ("description-long", json!({"description": "x".repeat(60_000)})),
+    ];
+    hold(&case, &machines).await;
+    for vm in case.fake.model().vms() {
+        let nic = vm.config.get("net0").cloned().unwrap_or_default();
+        assert!(!nic.contains("link_down"), "options came in through a name: {nic}");
+    }
+    let journal = case.fake.journal();
+    assert!(journal.entries().all(|entry| !entry.path.contains("..")), "a path leads elsewhere");
+    drop(journal);
+    case.end().await;
+}
+
+pub(crate) async fn status_that_nobody_wrote() {
+    let case = Case::sound().await;
+    let upid = "UPID:pve1:000ACD12:00BC614E:679A423B:qmclone:100:capmox@pve!capi:";
+    let statuses = [
+        ("task-garbage", json!({"taskRef": "UPID:garbage"})),
+        ("task-unknown", json!({"taskRef": upid})),
+        ("retry-never", json!({"retryAfter": "9999-12-31T23:59:59Z"})),
+        ("template-nowhere", json!({"templateRef": {"node": "../x", "vmid": -1}})),
+        ("iso-elsewhere", json!({"bootstrapISO": "local:iso/../../etc/passwd"})),
+        ("node-odd", json!({"proxmoxNode": "no such/node"})),
+        ("attempts-many", json!({"cloneAttempts": i32::MAX})),
+        ("seeded", json!({"bootstrapDataProvided": true})),
+    ];
+    let names = statuses.iter().map(|(name, _)| *name);
+    // Written while nobody looks, as by an older or a broken controller.
+    let pause = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    for (name, status) in &statuses {
+        case.paused_machine(name, pause.clone()).await;
+        let mut status = status.clone();
+        status["ready"] = json!(false);
+        let patch = Patch::Merge(json!({"status": status}));
+        let api = case.api::<ProxmoxMachine>();
+        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        let go = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
+        case.change::<ProxmoxMachine>(name, go).await;
+    }
+    case.machine("sound", json!({})).await;
+    case.ready("sound").await;
+    is_calm(&case, names.clone()).await;
+    for name in names.filter(|name| *name != "seeded") {
+        case.ready(name).await;
+    }
+    case.end().await;
+}

@@ -1,0 +1,282 @@
+//! Machines that capmox v0.7 leaves half way go on under this manager: with the VM that they have,
+//! and without a write to one that was configured.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use capmox::api::{MACHINE_FINALIZER, ProxmoxMachine};
+use capmox::ids::{NodeName, VmId};
+use capmox::ipam::{self, Slot};
+use capmox::pve::{
+    Client, ClientConfig, CloneOptions, ConfigUpdate, Limits, TaskStatus, Tls, Upid, token,
+};
+use futures::future::try_join_all;
+use kube::api::{Patch, PatchParams, PostParams};
+use pve_fake::{Config, Timings};
+use serde_json::{Value, json};
+
+use crate::core::{CLUSTER, until};
+use crate::lane::{Lane, spec};
+use crate::site::play;
+
+const NAME: &str = "w-1";
+const VMID: u32 = 117;
+
+/// Where capmox was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Left {
+    /// The clone runs, and is recorded.
+    Cloning,
+    /// The clone is done, and its end was taken note of.
+    Cloned,
+    /// The configuration is being written.
+    Configuring,
+    /// The seed is in the drive, and that is recorded.
+    Injected,
+    /// The start is recorded.
+    Starting,
+    /// The machine is ready; the node has not joined.
+    Ready,
+    /// The node has joined, the seed is gone.
+    Settled,
+}
+
+const ALL: [Left; 7] = [
+    Left::Cloning,
+    Left::Cloned,
+    Left::Configuring,
+    Left::Injected,
+    Left::Starting,
+    Left::Ready,
+    Left::Settled,
+];
+
+#[test]
+fn what_capmox_left_half_way_goes_on() {
+    play(async {
+        try_join_all(ALL.map(|left| async move {
+            goes_on(left).await.with_context(|| format!("left {left:?}"))
+        }))
+        .await?;
+        Ok(())
+    });
+}
+
+async fn goes_on(left: Left) -> Result<()> {
+    let timings = Timings::default().scaled(0.02);
+    let timings = Timings { clone_full: Duration::from_secs(2), ..timings };
+    let lane = Lane::open("taken", Config { timings, ..Config::default() }).await?;
+    lane.site.gate.kill();
+    let capmox = Capmox::new(lane)?;
+    capmox.work_until(left).await?;
+    let lane = capmox.lane;
+    tokio::select! {
+        done = take_over(&lane, left) => done,
+        ended = lane.site.revive() => ended.map(|never| match never {}),
+    }
+}
+
+async fn take_over(lane: &Lane, left: Left) -> Result<()> {
+    let site = &lane.site;
+    let before = lane.fake.journal().total();
+    let machine = site.ready(NAME).await?;
+    let noticed = |found: Option<&ProxmoxMachine>| {
+        found.is_some_and(|one| one.status.as_ref().is_some_and(|s| s.v1beta2.is_some()))
+    };
+    site.within("a report", NAME, until(&site.machines(), NAME, noticed)).await?;
+    ensure!(machine.spec.virtual_machine_id == Some(i64::from(VMID)));
+    let vm = lane.vm(NAME)?;
+    ensure!(vm.vmid == VMID && vm.running, "{vm:?}");
+    let has = |key: &str| vm.config.get(key).map(String::as_str).unwrap_or_default();
+    ensure!(has("cores") == "4" && has("memory") == "4096", "{:?}", vm.config);
+    ensure!(has("net0").ends_with(",bridge=vmbr1,tag=7"), "net0 is {}", has("net0"));
+    ensure!(has("scsi0").contains("size=20G"), "scsi0 is {}", has("scsi0"));
+
+    let writes: Vec<String> = lane
+        .fake
+        .journal()
+        .entries()
+        .filter(|call| call.seq > before && call.method != "GET" && !call.path.contains("/agent/"))
+        .map(|call| format!("{} {}", call.method, call.path))
+        .collect();
+    let starts = |write: &String| write.ends_with("/status/start");
+    match left {
+        Left::Cloning | Left::Cloned | Left::Configuring => {}
+        Left::Injected => ensure!(writes.len() == 1 && writes.iter().all(starts), "{writes:?}"),
+        Left::Starting | Left::Ready | Left::Settled => ensure!(writes.is_empty(), "{writes:?}"),
+    }
+    ensure!(!writes.iter().any(|write| write.ends_with("/clone")), "{writes:?}");
+
+    site.join(NAME).await?;
+    lane.eventually("the seed is gone", || lane.check_unseeded(NAME)).await?;
+    site.unseeded(NAME).await?;
+    site.delete_machine(NAME).await?;
+    lane.check_gone(NAME).await
+}
+
+/// What capmox v0.7 does and writes down, in its order.
+struct Capmox {
+    lane: Lane,
+    client: Client,
+    node: NodeName,
+    vmid: VmId,
+}
+
+impl Capmox {
+    fn new(lane: Lane) -> Result<Self> {
+        let auth = token(&lane.fake.token().id, &lane.fake.token().secret)?;
+        let base_url = lane.fake.url().parse()?;
+        let config = ClientConfig { base_url, auth, tls: Tls::System, limits: Limits::default() };
+        let client = Client::new(config)?;
+        Ok(Self { lane, client, node: "pve2".parse()?, vmid: VmId::try_from(i64::from(VMID))? })
+    }
+
+    async fn work_until(&self, left: Left) -> Result<()> {
+        self.lane.site.make_machine(NAME, spec()).await?;
+        self.patch(json!({"metadata": {"finalizers": [MACHINE_FINALIZER]}})).await?;
+        let upid = self.clone_vm().await?;
+        let status = json!({"taskRef": upid.to_string(), "proxmoxNode": "pve2"});
+        self.lane.site.set_status(NAME, status).await?;
+        self.patch(json!({"spec": {"virtualMachineID": VMID}})).await?;
+        if left >= Left::Cloned {
+            self.end_of(&upid).await?;
+            let config = self.client.vm_config(&self.node, self.vmid).await?;
+            let uuid = config.uuid().context("no uuid")?;
+            self.patch(json!({"spec": {"providerID": format!("proxmox://{uuid}")}})).await?;
+            self.pending(json!({"taskRef": null})).await?;
+        }
+        if left >= Left::Configuring {
+            let upid = self.configure_hardware().await?;
+            self.pending(json!({"taskRef": upid.to_string()})).await?;
+            if left > Left::Configuring {
+                self.end_of(&upid).await?;
+            }
+        }
+        if left >= Left::Injected {
+            self.take_address().await?;
+            self.inject().await?;
+            self.pending(json!({"taskRef": null, "bootstrapDataProvided": true})).await?;
+        }
+        if left >= Left::Starting {
+            let upid = self.client.start_vm(&self.node, self.vmid).await?;
+            self.pending(json!({"taskRef": upid.to_string()})).await?;
+            if left > Left::Starting {
+                self.end_of(&upid).await?;
+            }
+        }
+        if left >= Left::Ready {
+            let status = json!({"ready": true, "vmStatus": "ready", "taskRef": null});
+            self.lane.site.set_status(NAME, status).await?;
+        }
+        if left >= Left::Settled {
+            self.lane.site.join(NAME).await?;
+            self.eject().await?;
+        }
+        Ok(())
+    }
+
+    async fn patch(&self, patch: Value) -> Result<()> {
+        let machines = self.lane.site.machines();
+        machines.patch(NAME, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    async fn pending(&self, mut status: Value) -> Result<()> {
+        status["vmStatus"] = json!("pending");
+        self.lane.site.set_status(NAME, status).await
+    }
+
+    async fn end_of(&self, upid: &Upid) -> Result<()> {
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            ticks.tick().await;
+            if let TaskStatus::Stopped { exit } = self.client.task_status(upid).await? {
+                ensure!(exit.is_success(), "{upid}: {exit:?}");
+                return Ok(());
+            }
+        }
+    }
+
+    async fn clone_vm(&self) -> Result<Upid> {
+        let options = CloneOptions {
+            name: Some(NAME.to_owned()),
+            full: true,
+            target: Some(self.node.clone()),
+            ..CloneOptions::new(self.vmid)
+        };
+        let template = VmId::try_from(9000)?;
+        Ok(self.client.clone_vm(&"pve1".parse()?, template, &options).await?)
+    }
+
+    async fn configure(&self, set: &[(&str, &str)]) -> Result<Upid> {
+        let set: BTreeMap<String, String> =
+            set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let update = ConfigUpdate { set, ..ConfigUpdate::default() };
+        let upid = self.client.update_vm_config(&self.node, self.vmid, &update).await?;
+        upid.context("no task")
+    }
+
+    async fn configure_hardware(&self) -> Result<Upid> {
+        let config = self.client.vm_config(&self.node, self.vmid).await?;
+        let mut device = config.net("net0").context("no net0")?;
+        device.set("bridge", "vmbr1");
+        device.set("tag", 7);
+        let device = device.to_string();
+        let set = [
+            ("sockets", "2"),
+            ("cores", "4"),
+            ("memory", "4096"),
+            ("net0", &*device),
+            ("tags", "rack7"),
+        ];
+        self.configure(&set).await
+    }
+
+    /// Claims an address and takes what the provider gives.
+    async fn take_address(&self) -> Result<()> {
+        let site = &self.lane.site;
+        let machine = site.machines().get(NAME).await?;
+        let infra: kube::Api<capmox::api::ProxmoxCluster> =
+            kube::Api::namespaced(site.client.clone(), &site.namespace);
+        let infra = infra.get(CLUSTER).await?;
+        let slots: Vec<Slot> = ipam::wanted_slots(CLUSTER, &infra.spec, &machine.spec);
+        let [slot] = &slots[..] else { anyhow::bail!("{slots:?}") };
+        let claim = ipam::desired_claim(&machine, CLUSTER, slot);
+        site.claims().create(&PostParams::default(), &claim).await?;
+        let name = slot.claim_name(NAME);
+        let given = |found: Option<&capmox::api::ipam::IPAddress>| found.is_some();
+        let addresses = site.addresses();
+        let waiting = until(&addresses, &name, given);
+        let address = site.within("an address", NAME, waiting).await?.context("no address")?;
+        let address = address.spec.address;
+        let upid = self.configure(&[("tags", &*format!("rack7;ip_net0_{address}"))]).await?;
+        self.end_of(&upid).await?;
+        site.set_status(NAME, json!({"ipAddresses": {"net0": {"ipv4": address}}})).await
+    }
+
+    async fn inject(&self) -> Result<()> {
+        let resized = self.client.resize_disk(&self.node, self.vmid, "scsi0", "20G").await?;
+        self.end_of(&resized.context("no task")?).await?;
+        let name = format!("user-data-{VMID}.iso");
+        let image = bytes::Bytes::from_static(b"what cloud-init read long ago");
+        let upid = self.client.upload_iso(&self.node, &"local".parse()?, &name, image).await?;
+        self.end_of(&upid).await?;
+        let config = self.client.vm_config(&self.node, self.vmid).await?;
+        let tags = format!("{};go-proxmox+cloud-init", config.get("tags").unwrap_or_default());
+        let boot = format!("{};ide0", config.get("boot").unwrap_or_default());
+        let drive = format!("local:iso/{name},media=cdrom");
+        let set = [("tags", &*tags), ("ide0", &*drive), ("boot", &*boot)];
+        self.end_of(&self.configure(&set).await?).await
+    }
+
+    async fn eject(&self) -> Result<()> {
+        self.end_of(&self.configure(&[("ide0", "none,media=cdrom")]).await?).await?;
+        let volume = format!("local:iso/user-data-{VMID}.iso");
+        let deleted = self.client.delete_volume(&self.node, &"local".parse()?, &volume).await?;
+        self.end_of(&deleted.context("no task")?).await?;
+        let config = self.client.vm_config(&self.node, self.vmid).await?;
+        let tags = config.get("tags").unwrap_or_default().replace("go-proxmox+cloud-init", "");
+        self.end_of(&self.configure(&[("tags", &*tags)]).await?).await
+    }
+}
