@@ -5,6 +5,14 @@
 //! machine come up by itself and go without leaving anything. All cases run at once on one control
 //! plane and one manager, each in a namespace and with a hypervisor of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    clippy::match_wild_err_arm,
+    clippy::manual_assert,
+    clippy::format_push_string,
+    clippy::redundant_closure_for_method_calls,
+    clippy::too_many_lines,
+    clippy::type_complexity
+)]
 
 mod addresses;
 mod boot;
