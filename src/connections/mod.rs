@@ -26,7 +26,7 @@ use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 use credentials::Credentials;
 pub use own::{Given, Own};
 use pool::Pool;
-pub use remedy::{is_endpoint_lost, unreachable};
+pub use remedy::unreachable;
 use watched::WatchedSecrets;
 
 /// Where a cluster's credentials stand. Another kind of source is another variant here and another

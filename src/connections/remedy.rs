@@ -6,11 +6,6 @@ use crate::fault::Fault;
 use crate::hypervisor::Endpoint;
 use crate::pve::{self, ErrorKind as Kind};
 
-/// Whether an error says that the endpoint itself is of no use: not one node or VM, but everything.
-pub fn is_endpoint_lost(error: &pve::Error) -> bool {
-    matches!(error.kind(), Kind::Connect | Kind::Timeout | Kind::Tls | Kind::Unauthorized)
-}
-
 /// The fault of an endpoint that a cluster uses: what failed, and what helps.
 pub fn unreachable(cluster: &ProxmoxCluster, endpoint: &Endpoint, error: &pve::Error) -> Fault {
     let credentials = match Source::of(cluster) {
