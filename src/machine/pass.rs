@@ -1,7 +1,7 @@
 //! One pass over one machine: observe, decide and act in turns, then report.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -146,6 +146,8 @@ pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: ObjectKey,
     pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// Why the endpoint turned out to be of no use during this pass.
+    pub(super) lost: OnceLock<Fault>,
     /// As the API server has it; [`Facts::machine`] is what it is going to be.
     pub(super) stored: ProxmoxMachine,
     pub(super) facts: Facts,
@@ -160,7 +162,7 @@ impl<'a> Pass<'a> {
         let (stored, grown) =
             shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
         let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
-        Self { shared, key, endpoint: None, stored, facts, surveyed: None }
+        Self { shared, key, endpoint: None, lost: OnceLock::new(), stored, facts, surveyed: None }
     }
 
     /// Runs the pass and says when the next one is due.
@@ -222,7 +224,14 @@ impl<'a> Pass<'a> {
                     "Proxmox reported success more than once, and the effect does not show",
                 ),
             )),
-            _ => self.perform(step).await,
+            _ => {
+                let done = self.perform(step).await;
+                if done.is_err() {
+                    // A refusal is no success, and tells for itself.
+                    self.shared.memory.with(&self.key, |remembered| remembered.repeated = None);
+                }
+                done
+            }
         }
     }
 

@@ -20,10 +20,11 @@ use super::stores::Stores;
 use crate::api::capi::{self, Cluster};
 use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, ObjectKey, Operation};
 use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION, Slot};
-use crate::pve::Upid;
+use crate::pve::{self, ErrorKind, Upid};
 use crate::seen::Seen;
 
 /// The object of this name in a namespace, from its copy.
@@ -201,6 +202,26 @@ impl Pass<'_> {
                 });
                 self.facts.guest = Some(self.ask_guest().await);
             }
+        }
+        // What else was to be looked up could not be either.
+        if let Some(fault) = self.lost.take() {
+            self.facts.connection = Some(Err(fault));
+        }
+    }
+
+    /// What to say when a look got no answer.
+    fn unanswered(&self, error: &pve::Error) -> String {
+        if connections::is_endpoint_lost(error)
+            && let (Some(infra), Some(endpoint)) = (&self.facts.infra, &self.endpoint)
+        {
+            // The first one tells enough.
+            let _ = self.lost.set(connections::unreachable(infra, endpoint, error));
+        }
+        match error.kind() {
+            ErrorKind::Forbidden => {
+                format!("{error}; check the token and its privileges on this path")
+            }
+            _ => error.to_string(),
         }
     }
 
