@@ -78,7 +78,9 @@ fn machines(flavour: &str) -> Vec<Place> {
         ("disks", json!({"bootVolume": {"disk": "virtio0", "sizeGb": 40}})),
     ];
     if flavour == "cilium" {
-        fields.iter_mut().for_each(|(_, value)| *value = Value::Null);
+        for (_, value) in &mut fields {
+            *value = Value::Null;
+        }
     }
     if flavour == "auto-image" {
         fields.push(("templateSelector", json!({"matchTags": ["ubuntu", "v1.33.4"]})));
