@@ -145,9 +145,8 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let (stored, grown) = shared
-            .memory
-            .with(&key, |remembered| (remembered.newest(copy), remembered.grown));
+        let (stored, grown) =
+            shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
         let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
         Self { shared, key, endpoint: None, stored, facts }
     }
