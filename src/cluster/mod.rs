@@ -1,6 +1,6 @@
 //! The controller of ProxmoxCluster.
 //!
-//! A pass looks at the object and at what belongs to it (`observe`), decides ([`decide`]), takes
+//! A pass looks at the object and at what belongs to it (`observe`), decides (`decide`), takes
 //! the steps (`act`), and looks again until there is nothing left to do; then it says how things
 //! stand (`report`). A pass starts from nothing but what it reads, so a restart at any point loses
 //! nothing. Proxmox is asked for its version and nothing else.

@@ -148,9 +148,9 @@ async fn one_address_has_one_ledger_whatever_the_credentials() {
     let other = open(source("b"), "a@pve!c", "PVE:8006");
     let elsewhere = open(source("c"), "a@pve!b", "https://pve2:8006/");
     assert!(!Arc::ptr_eq(&one, &other));
-    one.ledger().mark_taken(crate::ids::VmId::MIN);
-    assert_eq!(other.ledger().taken().len(), 1);
-    assert_eq!(elsewhere.ledger().taken().len(), 0);
+    one.ledger().mark_taken(crate::ids::VmId::MIN, tokio::time::Instant::now());
+    assert_eq!(other.ledger().taken(tokio::time::Instant::now()).len(), 1);
+    assert_eq!(elsewhere.ledger().taken(tokio::time::Instant::now()).len(), 0);
 }
 
 #[tokio::test]

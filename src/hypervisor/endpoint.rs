@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,10 +16,6 @@ use crate::pve::{self, Client, TaskStatus, Upid};
 /// Pause between two readings of the cluster while nothing is in flight: two calls a minute, and a
 /// VM deleted by hand is noticed within a minute.
 const IDLE_PAUSE: Duration = Duration::from_secs(30);
-
-/// Looks at tasks under way at once; the client has limits of its own, this one only keeps the
-/// loop from queueing hundreds of futures there.
-const PARALLEL_LOOKS: usize = 8;
 
 /// Where woken objects are sent.
 pub type Wakes = mpsc::UnboundedSender<ObjectKey>;
@@ -39,13 +34,24 @@ pub struct Health {
 pub struct Endpoint {
     client: Client,
     ledger: Arc<Mutex<Ledger>>,
-    view: tokio::sync::Mutex<Option<Arc<View>>>,
+    view: tokio::sync::Mutex<Reading>,
     tasks: Mutex<Tasks>,
     watched: Mutex<BTreeMap<VmId, ObjectKey>>,
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
     wakes: Wakes,
     work: Notify,
+}
+
+/// How long a failed reading stands for all who ask: an endpoint that hangs is not asked once for
+/// each of them.
+const SHARED_FAILURE: Duration = Duration::from_secs(3);
+
+/// The last reading of the cluster, and how the one after it failed, if it did.
+#[derive(Debug, Default)]
+struct Reading {
+    view: Option<Arc<View>>,
+    failure: Option<(Instant, pve::Error)>,
 }
 
 /// A panic elsewhere leaves plain bookkeeping behind, which is still good.
@@ -81,7 +87,7 @@ impl Endpoint {
                     () = shutdown.cancelled() => return,
                     _ = tokio::time::timeout_at(due, endpoint.work.notified()) => {}
                 }
-                endpoint.look_at_tasks().await;
+                endpoint.look_at_tasks();
                 if Instant::now() >= next_view {
                     if !lock(&endpoint.watched).is_empty() {
                         // A failed reading is kept in the health; machines ask for it themselves.
@@ -113,25 +119,36 @@ impl Endpoint {
     /// while one is under way share it when it is new enough for them.
     pub async fn view(&self, not_before: Instant) -> Result<Arc<View>, pve::Error> {
         let mut held = self.view.lock().await;
-        if let Some(view) = held.as_ref().filter(|view| view.asked >= not_before) {
+        if let Some(view) = held.view.as_ref().filter(|view| view.asked >= not_before) {
             return Ok(Arc::clone(view));
+        }
+        if let Some((at, error)) = &held.failure
+            && at.elapsed() < SHARED_FAILURE
+        {
+            return Err(error.clone());
         }
         let asked = Instant::now();
         match self.read_cluster(asked).await {
             Ok(view) => {
                 let view = Arc::new(view);
                 let changed =
-                    held.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
-                *held = Some(Arc::clone(&view));
+                    held.view.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
+                *held = Reading { view: Some(Arc::clone(&view)), failure: None };
                 lock(&self.health).trouble = None;
                 self.wake_watchers(&changed);
                 Ok(view)
             }
             Err(error) => {
+                held.failure = Some((Instant::now(), error.clone()));
                 lock(&self.health).trouble = Some(error.clone());
                 Err(error)
             }
         }
+    }
+
+    /// The last reading, however old; nothing is asked for.
+    pub async fn held_view(&self) -> Option<Arc<View>> {
+        self.view.lock().await.view.clone()
     }
 
     /// A reading that is at most as old as the pause between two regular ones.
@@ -207,7 +224,10 @@ impl Endpoint {
         if view.nodes.is_empty() {
             // Every release lists nodes among the resources; this keeps a server that does not
             // from looking like a cluster without nodes.
-            view.add_nodes(self.client.nodes().await?);
+            match self.client.nodes().await {
+                Ok(nodes) => view.add_nodes(nodes),
+                Err(error) => tracing::debug!(%error, "nodes are not listed"),
+            }
         }
         Ok(view)
     }
@@ -220,25 +240,36 @@ impl Endpoint {
         }
     }
 
-    async fn look_at_tasks(&self) {
-        let due = lock(&self.tasks).due(Instant::now());
-        futures::stream::iter(due)
-            .for_each_concurrent(PARALLEL_LOOKS, |(key, upid)| async move {
-                let result = match self.client.task_status(&upid).await {
+    /// Looks at every task that is due. A look at a node that does not answer takes long, so nobody
+    /// waits for it; the client bounds how many are under way.
+    fn look_at_tasks(self: &Arc<Self>) {
+        let due = lock(&self.tasks).take_due(Instant::now());
+        for (key, upid) in due {
+            let endpoint = Arc::clone(self);
+            tokio::spawn(async move {
+                let result = match endpoint.client.task_status(&upid).await {
                     Ok(TaskStatus::Running) => Ok(None),
                     Ok(TaskStatus::Stopped { exit }) => Ok(Some(exit_of(exit))),
-                    Err(error) if error.is_task_unknown() => {
+                    Err(error) if nobody_knows(&error) => {
                         Ok(Some(Exit::Unknown(error.message().to_owned())))
                     }
                     Err(error) => Err(error.to_string()),
                 };
-                let ended = lock(&self.tasks).looked(&key, &upid, result, Instant::now());
+                let ended = lock(&endpoint.tasks).looked(&key, &upid, result, Instant::now());
                 if ended {
-                    let _ = self.wakes.send(key);
+                    let _ = endpoint.wakes.send(key);
                 }
-            })
-            .await;
+                endpoint.work.notify_one();
+            });
+        }
     }
+}
+
+/// Whether no later look can tell more: the task's log is lost, or its node is none any more.
+fn nobody_knows(error: &pve::Error) -> bool {
+    error.is_task_unknown()
+        || error.cause() == Some(pve::Cause::NodeMissing)
+        || *error.kind() == pve::ErrorKind::NotImplemented
 }
 
 fn exit_of(exit: pve::TaskExit) -> Exit {

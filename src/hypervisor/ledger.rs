@@ -7,8 +7,14 @@
 //! the ProxmoxMachines take its place. Nothing here waits or talks to anyone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::ids::{NodeName, VmId};
+
+/// How long a VMID is avoided that somebody whom we cannot see has: they may leave it.
+const AVOIDED: Duration = Duration::from_mins(10);
 
 /// What one machine has been promised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +34,7 @@ pub struct Promise {
 pub struct Ledger {
     version: u64,
     promises: BTreeMap<VmId, Promise>,
-    taken: BTreeSet<VmId>,
+    taken: BTreeMap<VmId, Instant>,
 }
 
 /// Why a promise was not entered.
@@ -52,8 +58,9 @@ impl Ledger {
     }
 
     /// VMIDs that no machine may choose.
-    pub fn taken(&self) -> BTreeSet<VmId> {
-        self.promises.keys().chain(&self.taken).copied().collect()
+    pub fn taken(&self, now: Instant) -> BTreeSet<VmId> {
+        let seen = self.taken.iter().filter(|(_, at)| now.duration_since(**at) < AVOIDED);
+        self.promises.keys().chain(seen.map(|(vmid, _)| vmid)).copied().collect()
     }
 
     /// Enters a choice that was made from `version`.
@@ -85,9 +92,9 @@ impl Ledger {
         }
     }
 
-    /// Remembers that somebody else has `vmid`, so that it is not chosen again.
-    pub fn mark_taken(&mut self, vmid: VmId) {
-        self.taken.insert(vmid);
+    /// Remembers that somebody else has `vmid`, so that it is not chosen again for some time.
+    pub fn mark_taken(&mut self, vmid: VmId, now: Instant) {
+        self.taken.insert(vmid, now);
         self.version += 1;
     }
 }
@@ -116,17 +123,21 @@ mod tests {
         ledger.restore(VmId::MIN, promise("a")).unwrap();
         assert_eq!(ledger.restore(VmId::MIN, promise("b")), Err(Refused::Promised));
         ledger.release(VmId::MIN, "b");
-        assert!(ledger.taken().contains(&VmId::MIN), "only the owner gives a promise back");
+        assert!(
+            ledger.taken(Instant::now()).contains(&VmId::MIN),
+            "only the owner gives a promise back"
+        );
         ledger.release(VmId::MIN, "a");
-        assert!(ledger.taken().is_empty());
+        assert!(ledger.taken(Instant::now()).is_empty());
     }
 
     #[test]
     fn a_vmid_found_taken_is_never_chosen_again() {
         let mut ledger = Ledger::default();
         ledger.restore(VmId::MIN, promise("a")).unwrap();
-        ledger.mark_taken(VmId::MIN);
+        ledger.mark_taken(VmId::MIN, Instant::now());
         ledger.release(VmId::MIN, "a");
-        assert!(ledger.taken().contains(&VmId::MIN));
+        assert!(ledger.taken(Instant::now()).contains(&VmId::MIN));
+        assert!(!ledger.taken(Instant::now() + AVOIDED).contains(&VmId::MIN), "not for ever");
     }
 }

@@ -13,7 +13,7 @@ mod view;
 pub use endpoint::{Endpoint, Health, Wakes};
 pub use ledger::{Ledger, Promise, Refused};
 pub use tasks::{Ended, Exit, Operation, TaskState};
-pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, View};
+pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, StorageEntry, View};
 
 /// Namespace and name of the object that waits for something.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -100,6 +100,8 @@ struct Tracked {
     state: TaskState,
     looks: u32,
     due: Instant,
+    /// Since when looks give no answer.
+    silent_since: Option<Instant>,
 }
 
 /// All tasks in flight at one endpoint.
@@ -107,6 +109,12 @@ struct Tracked {
 pub(super) struct Tasks {
     by_object: BTreeMap<ObjectKey, Tracked>,
 }
+
+/// Longer than any look takes; a look that never ends must not be the last.
+const LONGEST_LOOK: Duration = Duration::from_mins(3);
+
+/// How long a task may be without an answer before the VM is asked instead.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Pause before look number `looks`: a start or a configuration is over in a second or two, a full
 /// clone takes minutes.
@@ -139,7 +147,8 @@ impl Tasks {
             }
         }
         let state = TaskState::Running { upid, operation, trouble: None };
-        self.by_object.insert(key, Tracked { state, looks: 0, due: now + pause(0) });
+        self.by_object
+            .insert(key, Tracked { state, looks: 0, due: now + pause(0), silent_since: None });
     }
 
     /// What is known of the task of `key`.
@@ -152,13 +161,16 @@ impl Tasks {
         self.by_object.remove(key);
     }
 
-    /// Tasks to look at now.
-    pub(super) fn due(&self, now: Instant) -> Vec<(ObjectKey, Upid)> {
+    /// Tasks to look at now; they are not due again before the look has ended.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<(ObjectKey, Upid)> {
         self.by_object
-            .iter()
+            .iter_mut()
             .filter(|(_, tracked)| tracked.due <= now)
             .filter_map(|(key, tracked)| match &tracked.state {
-                TaskState::Running { upid, .. } => Some((key.clone(), upid.clone())),
+                TaskState::Running { upid, .. } => {
+                    tracked.due = now + LONGEST_LOOK;
+                    Some((key.clone(), upid.clone()))
+                }
                 TaskState::Ended(_) => None,
             })
             .collect()
@@ -196,11 +208,20 @@ impl Tasks {
             }
             Ok(None) => {
                 *trouble = None;
+                tracked.silent_since = None;
                 tracked.looks += 1;
                 tracked.due = now + pause(tracked.looks);
                 false
             }
             Err(why) => {
+                let since = *tracked.silent_since.get_or_insert(now);
+                if now.duration_since(since) >= PATIENCE {
+                    let exit = Exit::Unknown(why);
+                    let ended =
+                        Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
+                    tracked.state = TaskState::Ended(ended);
+                    return true;
+                }
                 *trouble = Some(why);
                 // An endpoint in trouble is asked less often, however short the task.
                 tracked.looks = tracked.looks.max(10) + 1;
@@ -228,9 +249,9 @@ mod tests {
         let start = Instant::now();
         let mut tasks = Tasks::default();
         tasks.follow(key("a"), upid("000ACD12"), Operation::Start, start);
-        assert!(tasks.due(start).is_empty());
+        assert!(tasks.take_due(start).is_empty());
         let later = start + Duration::from_secs(1);
-        assert_eq!(tasks.due(later).len(), 1);
+        assert_eq!(tasks.take_due(later).len(), 1);
         assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(None), later));
         assert!(tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), later));
         assert!(tasks.next_due().is_none());
@@ -250,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_without_an_answer_never_ends_a_task() {
+    fn a_look_without_an_answer_does_not_end_a_task() {
         let now = Instant::now();
         let mut tasks = Tasks::default();
         tasks.follow(key("a"), upid("000ACD12"), Operation::Stop, now);
@@ -259,5 +280,9 @@ mod tests {
             panic!("ended without an answer")
         };
         assert_eq!(trouble.as_deref(), Some("no route"));
+        let later = now + PATIENCE;
+        assert!(tasks.looked(&key("a"), &upid("000ACD12"), Err("no route".to_owned()), later));
+        let Some(TaskState::Ended(ended)) = tasks.state(&key("a")) else { panic!("for ever") };
+        assert!(matches!(ended.exit, Exit::Unknown(_)), "and even then it is not known how");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-use crate::ids::{NodeName, VmId};
+use crate::ids::{NodeName, StorageName, VmId};
 use crate::pve::{NodeSummary, Resource};
 
 /// Virtual machine or container.
@@ -73,6 +73,17 @@ pub struct NodeEntry {
     pub memory: Option<u64>,
 }
 
+/// A storage as listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorageEntry {
+    /// Whether all its nodes see the same volumes, where Proxmox says so.
+    pub shared: Option<bool>,
+    /// Nodes that have it.
+    pub nodes: BTreeSet<NodeName>,
+    /// What it may hold: `images`, `iso` …
+    pub content: Vec<String>,
+}
+
 /// One reading of the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
@@ -82,6 +93,8 @@ pub struct View {
     pub guests: BTreeMap<VmId, GuestEntry>,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, NodeEntry>,
+    /// Storages by name; those that the credentials may not see are missing.
+    pub storages: BTreeMap<StorageName, StorageEntry>,
 }
 
 impl View {
@@ -89,6 +102,7 @@ impl View {
     pub fn new(asked: Instant, resources: Vec<Resource>) -> Self {
         let mut guests = BTreeMap::new();
         let mut nodes = BTreeMap::new();
+        let mut storages: BTreeMap<StorageName, StorageEntry> = BTreeMap::new();
         for resource in resources {
             match resource {
                 Resource::Vm(guest) => {
@@ -105,10 +119,18 @@ impl View {
                     };
                     nodes.insert(node.node, NodeEntry { state, memory: node.maxmem });
                 }
-                Resource::Storage(_) | Resource::Other => {}
+                Resource::Storage(found) => {
+                    let entry = storages.entry(found.storage).or_default();
+                    entry.shared = found.shared.or(entry.shared);
+                    entry.nodes.insert(found.node);
+                    if entry.content.is_empty() {
+                        entry.content = found.content;
+                    }
+                }
+                Resource::Other => {}
             }
         }
-        Self { asked, guests, nodes }
+        Self { asked, guests, nodes, storages }
     }
 
     /// Adds nodes that were listed by themselves.

@@ -8,13 +8,15 @@ use super::decide::{mark, without_mark};
 use super::decision::Step;
 use super::facts::{Facts, Power};
 use super::pass::{Pass, Setback};
+use super::remedy::remedy;
 use super::seed;
 use crate::bootstrap::seed::file_name;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, Operation, Promise};
+use crate::hypervisor::{Endpoint, Exit, Operation, Promise, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
-use crate::pve::{self, CloneOptions, ConfigUpdate, DestroyOptions, Upid};
+use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid, VmConfig};
+use crate::seen::Seen;
 
 impl Pass<'_> {
     /// Does one step.
@@ -34,10 +36,7 @@ impl Pass<'_> {
             }
             Step::Eject(options) => self.configure(options, Operation::Eject).await,
             Step::Resize { disk, gib } => self.resize(&disk, gib).await,
-            Step::RecordSeed(volume) => {
-                self.facts.status().bootstrap_iso = Some(volume);
-                Ok(self.write_status().await?)
-            }
+            Step::RecordSeed(volume) => self.record_seed(volume).await,
             Step::StoreSeed(storage) => self.store_seed(&storage).await,
             Step::RecordSeeded => {
                 self.facts.status().bootstrap_data_provided = Some(true);
@@ -46,6 +45,10 @@ impl Pass<'_> {
             Step::ForgetSeed => {
                 self.facts.status().bootstrap_iso = None;
                 Ok(())
+            }
+            Step::Untag(options) => {
+                self.facts.status().bootstrap_iso = None;
+                self.configure(options, Operation::Eject).await
             }
             Step::Start(power) => self.start(power).await,
             Step::DeleteSeed(volume) => self.delete_seed(&volume).await,
@@ -93,8 +96,11 @@ impl Pass<'_> {
     }
 
     /// A lock that somebody holds is waited for; anything else is told.
-    fn refused(operation: Operation, error: &pve::Error) -> Setback {
+    fn refused(&self, operation: Operation, error: &pve::Error) -> Setback {
         let mut message = error.to_string();
+        if let Some(remedy) = remedy(error.cause(), operation, &self.facts) {
+            message = format!("{message}: {remedy}");
+        }
         if error.outcome_unknown() {
             message.push_str("; whether it took effect is going to be looked at");
         }
@@ -103,7 +109,7 @@ impl Pass<'_> {
 
     fn failed_task(&mut self) -> Setback {
         let ended = match self.facts.task.take() {
-            Some(crate::hypervisor::TaskState::Ended(ended)) => Some(ended),
+            Some(TaskState::Ended(ended)) => Some(ended),
             _ => None,
         };
         if let Some(endpoint) = &self.endpoint {
@@ -113,13 +119,15 @@ impl Pass<'_> {
             || (Operation::Recorded, "the task is not known any more".to_owned()),
             |ended| {
                 let said = match ended.exit {
-                    crate::hypervisor::Exit::Failure(text) => text,
-                    crate::hypervisor::Exit::Unknown(text) => {
+                    Exit::Failure(text) => text,
+                    Exit::Unknown(text) => {
                         format!("how it ended is not known: {text}")
                     }
-                    crate::hypervisor::Exit::Success => "OK".to_owned(),
+                    Exit::Success => "OK".to_owned(),
                 };
-                (ended.operation, format!("{said} (task {})", ended.upid))
+                let remedy = remedy(Cause::of(&said), ended.operation, &self.facts);
+                let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
+                (ended.operation, format!("{said} (task {}){remedy}", ended.upid))
             },
         );
         if operation == Operation::Resize {
@@ -148,10 +156,12 @@ impl Pass<'_> {
             self.facts.placement = None;
             return Ok(());
         }
+        // Under a VMID that was recorded before, a clone may have been asked for already.
+        let is_new = self.facts.vmid() != Some(vmid);
         let written = self.record_choice(vmid, &node, &template).await;
         match &written {
             Ok(()) => {
-                self.shared.memory.with(&self.key, |remembered| remembered.untouched = true);
+                self.shared.memory.with(&self.key, |remembered| remembered.untouched = is_new);
                 endpoint.watch(vmid, self.key.clone());
                 tracing::info!(%vmid, %node, %template, "chose where the VM goes");
             }
@@ -164,7 +174,7 @@ impl Pass<'_> {
     async fn give_up(&mut self, vmid: VmId) -> Result<(), Setback> {
         let endpoint = self.endpoint(Operation::Clone)?;
         self.forget_choice().await?;
-        endpoint.ledger().mark_taken(vmid);
+        endpoint.ledger().mark_taken(vmid, tokio::time::Instant::now());
         endpoint.ledger().release(vmid, self.facts.uid());
         tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
         self.facts.vm = None;
@@ -199,7 +209,7 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Clone, &error)),
+            Err(error) => Err(self.refused(Operation::Clone, &error)),
         }
     }
 
@@ -215,11 +225,9 @@ impl Pass<'_> {
         let described = match own {
             Some(text) => Some(text),
             // The mark takes the place of the template's description, which is to come back.
-            None => match endpoint.client().vm_config(&template.node, template.vmid).await {
-                Ok(config) => config.description().as_deref().and_then(without_mark),
-                Err(error) => return Err(Self::refused(Operation::Clone, &error)),
-            },
+            None => self.template_config(endpoint, template).await?.description(),
         };
+        let described = described.as_deref().and_then(without_mark);
         let mark = mark(&self.key.namespace, &self.key.name, self.facts.uid());
         let full = spec.is_full_clone();
         let storage = spec.storage.as_deref().map(str::parse::<StorageName>).transpose();
@@ -243,6 +251,35 @@ impl Pass<'_> {
         })
     }
 
+    /// As read for the choice, else read now.
+    async fn template_config(
+        &self,
+        endpoint: &Endpoint,
+        template: &TemplateRef,
+    ) -> Result<VmConfig, Setback> {
+        if let Some((read, Seen::Present(config))) = &self.facts.template
+            && read == template
+        {
+            return Ok(config.clone());
+        }
+        let read = endpoint.client().vm_config(&template.node, template.vmid).await;
+        read.map_err(|error| self.refused(Operation::Clone, &error))
+    }
+
+    async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {
+        self.facts.status().bootstrap_iso = Some(volume.clone());
+        self.write_status().await?;
+        let kept = self.stored.status.as_ref().and_then(|status| status.bootstrap_iso.as_ref());
+        if kept != Some(&volume) {
+            tracing::warn!(
+                "the API server does not keep status.bootstrapISO of ProxmoxMachines: the \
+                 installed CRDs are not those of this version; apply them"
+            );
+            self.facts.records_lost = true;
+        }
+        Ok(())
+    }
+
     async fn configure(
         &mut self,
         options: BTreeMap<String, String>,
@@ -261,7 +298,7 @@ impl Pass<'_> {
                 self.started(&endpoint, operation, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(operation, &error)),
+            Err(error) => Err(self.refused(operation, &error)),
         }
     }
 
@@ -273,7 +310,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Resize, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Resize, &error)),
+            Err(error) => Err(self.refused(Operation::Resize, &error)),
         }
     }
 
@@ -295,7 +332,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Upload, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Upload, &error)),
+            Err(error) => Err(self.refused(Operation::Upload, &error)),
         }
     }
 
@@ -303,7 +340,7 @@ impl Pass<'_> {
         let (endpoint, node, _) = self.vm(Operation::DeleteSeed)?;
         let Some(storage) = seed::storage_of(volume) else {
             // Nothing that could be deleted: a text that names no storage.
-            self.facts.status().bootstrap_iso = None;
+            self.facts.seed_deleted = true;
             return Ok(());
         };
         match endpoint.client().delete_volume(&node, &storage, volume).await {
@@ -314,14 +351,22 @@ impl Pass<'_> {
                 Ok(())
             }
             Ok(None) => {
-                self.facts.status().bootstrap_iso = None;
+                self.facts.seed_deleted = true;
                 Ok(())
             }
             Err(error) if error.is_volume_missing() => {
-                self.facts.status().bootstrap_iso = None;
+                self.facts.seed_deleted = true;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::DeleteSeed, &error)),
+            // With its storage or its node the file is out of everybody's reach.
+            Err(error)
+                if matches!(error.cause(), Some(Cause::NodeMissing | Cause::StorageMissing)) =>
+            {
+                tracing::warn!(volume, %error, "the bootstrap ISO is out of reach for good");
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
         }
     }
 
@@ -336,7 +381,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Start, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Start, &error)),
+            Err(error) => Err(self.refused(Operation::Start, &error)),
         }
     }
 
@@ -347,7 +392,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Stop, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Stop, &error)),
+            Err(error) => Err(self.refused(Operation::Stop, &error)),
         }
     }
 
@@ -365,14 +410,14 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Destroy, &error)),
+            Err(error) => Err(self.refused(Operation::Destroy, &error)),
         }
     }
 }
 
 /// The seed's disc image.
 fn image(facts: &Facts) -> Result<Vec<u8>, String> {
-    let (Some(vm), Some(crate::seen::Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
+    let (Some(vm), Some(Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
         return Err("the bootstrap data was not read".to_owned());
     };
     seed::files(facts, &vm.config, data)?.image().map_err(|why| why.to_string())

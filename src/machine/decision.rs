@@ -26,7 +26,7 @@ pub(super) enum Decision {
 }
 
 /// A fact to look up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Look {
     /// The Proxmox endpoint of the cluster.
     Connection,
@@ -36,6 +36,10 @@ pub(super) enum Look {
     Power,
     /// Everything a choice of VMID and node rests on.
     Placement,
+    /// The configuration of the template that was chosen.
+    Template(TemplateRef),
+    /// The pools of claims that are not answered.
+    Pools,
     /// The bootstrap Secret.
     Bootstrap,
     /// Storages that take the seed.
@@ -94,6 +98,8 @@ pub(super) enum Step {
     RecordSeeded,
     /// Record that the seed is gone from its storage.
     ForgetSeed,
+    /// Take the tag off a VM whose seed is gone.
+    Untag(std::collections::BTreeMap<String, String>),
     /// Put the stored seed into the drive, together with these options.
     AttachSeed(std::collections::BTreeMap<String, String>),
     /// Start the VM, or let it go on.
@@ -112,6 +118,24 @@ pub(super) enum Step {
     RemoveFinalizer,
     /// Take note of how the task ended.
     ForgetTask,
+}
+
+impl Step {
+    /// The operation at Proxmox that the step starts, if it starts one.
+    pub(super) fn operation(&self) -> Option<Operation> {
+        Some(match self {
+            Self::Clone { .. } => Operation::Clone,
+            Self::Configure(_) | Self::AttachSeed(_) => Operation::Configure,
+            Self::Resize { .. } => Operation::Resize,
+            Self::StoreSeed(_) => Operation::Upload,
+            Self::Start(_) => Operation::Start,
+            Self::Eject(_) | Self::Untag(_) => Operation::Eject,
+            Self::DeleteSeed(_) => Operation::DeleteSeed,
+            Self::Stop => Operation::Stop,
+            Self::Destroy => Operation::Destroy,
+            _ => return None,
+        })
+    }
 }
 
 /// What is waited for. `report` turns it into reason, severity and text.
@@ -165,6 +189,8 @@ pub(super) enum Waiting {
     Addresses(String),
     /// The configuration that was asked for cannot be used.
     Invalid(String),
+    /// The API server refuses a write.
+    Refused(String),
     /// A storage for the seed.
     SeedStorage(NodeName),
     /// The QEMU guest agent.

@@ -91,6 +91,13 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
                  expected net1 to net31"
             ));
         }
+        if !is_bridge(wanted.bridge) {
+            return Err(format!(
+                "spec.network: bridge {:?} of {name} is no name of a bridge of Proxmox: expected \
+                 letters, digits, '-', '_' and '.'",
+                wanted.bridge
+            ));
+        }
         let model = wanted.model.as_str();
         let found = config.net(name);
         let mut device = found.clone().unwrap_or_else(|| NetDevice::new(model));
@@ -113,12 +120,18 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
     Ok(options)
 }
 
-/// Whether a device that the seed has to name has no MAC address yet.
-pub(super) fn lacks_mac(facts: &Facts, config: &VmConfig) -> bool {
+/// Proxmox's own rule for the option; a comma would begin another option of the device.
+fn is_bridge(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
+}
+
+/// The device that the seed has to name and that has no MAC address yet.
+pub(super) fn lacks_mac(facts: &Facts, config: &VmConfig) -> Option<String> {
     let has_mac = |name: &str| config.net(name).is_some_and(|device| device.mac().is_some());
     let mut named: Vec<&str> = wanted_devices(facts).into_iter().map(|(name, _)| name).collect();
     named.extend(facts.addresses.iter().map(|fact| fact.slot.device.as_str()));
-    named.into_iter().any(|name| !has_mac(name))
+    named.push(DEFAULT_DEVICE);
+    named.into_iter().find(|name| !has_mac(name)).map(str::to_owned)
 }
 
 /// The tags to write, when the VM lacks some. Proxmox keeps tags in lower case.
@@ -170,6 +183,14 @@ fn is_disk(key: &str) -> bool {
         .any(|bus| key.strip_prefix(bus).is_some_and(|number| number.parse::<u8>().is_ok()))
 }
 
+/// Whether claims of ours have no answer and nobody says why: then their pools are looked at.
+pub(super) fn has_silent_claims(facts: &Facts) -> bool {
+    facts.addresses.iter().any(|fact| {
+        let silent = fact.claim.as_ref().is_some_and(|claim| claim.ours && claim.message.is_none());
+        fact.address.is_none() && fact.wrong.is_none() && silent && fact.pool_trouble.is_none()
+    })
+}
+
 /// What is missing of the addresses, with what their provider says; `None` when all are there.
 pub(super) fn missing_addresses(facts: &Facts) -> Option<String> {
     if let Some(trouble) = &facts.ipam_trouble {
@@ -191,7 +212,10 @@ pub(super) fn missing_addresses(facts: &Facts) -> Option<String> {
                 ),
                 (None, Some(found)) => match &found.message {
                     Some(message) => format!("IPAddressClaim {claim} at {pool}: {message}"),
-                    None => format!("IPAddressClaim {claim} at {pool} has no answer yet"),
+                    None => format!(
+                        "IPAddressClaim {claim} at {pool} has no answer yet{}",
+                        fact.pool_trouble.as_deref().unwrap_or_default()
+                    ),
                 },
                 (None, None) => format!("IPAddressClaim {claim} at {pool} is not made yet"),
             }

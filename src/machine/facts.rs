@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::{ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus};
 use crate::fault::Fault;
-use crate::hypervisor::{GuestEntry, NodeState, TaskState};
+use crate::hypervisor::{GuestEntry, NodeState, StorageEntry, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::ipam::Slot;
+use crate::placement::TemplateRef;
 use crate::pve::VmConfig;
 use crate::seen::Seen;
 
 /// All that one pass knows.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     /// The object itself, as last read or as answered to our last write.
@@ -39,6 +41,12 @@ pub(super) struct Facts {
     pub listed: Seen<GuestEntry>,
     /// The VM, when looked for.
     pub vm: Option<VmSeen>,
+    /// That the VM is absent was seen twice, long enough apart, by a cluster with quorum.
+    pub absence_confirmed: bool,
+    /// Another machine records the same VMID.
+    pub vmid_shared: bool,
+    /// How often the guest was asked since it was started.
+    pub guest_looks: u32,
     /// Whether the VM runs, when asked.
     pub power: Option<Seen<Power>>,
     /// What is needed to choose a VMID and a node, when gathered.
@@ -52,6 +60,12 @@ pub(super) struct Facts {
     /// The size in GiB that this process has grown the boot volume to. Proxmox accepted it, and
     /// need not show it.
     pub grown: Option<u32>,
+    /// The configuration of a template, when it was read.
+    pub template: Option<(TemplateRef, Seen<VmConfig>)>,
+    /// The seed was deleted in this pass.
+    pub seed_deleted: bool,
+    /// The API server does not keep `status.bootstrapISO`: the installed CRD is capmox's.
+    pub records_lost: bool,
     /// A clone of this pass was refused because the VMID is taken.
     pub clone_refused: bool,
     /// The VMID is certainly somebody else's: the very first clone under it was refused.
@@ -69,6 +83,8 @@ pub(super) struct AddressFact {
     pub address: Option<Address>,
     /// Why the address that is there cannot be used.
     pub wrong: Option<String>,
+    /// What is wrong with the pool of a claim that nobody answers, when looked up.
+    pub pool_trouble: Option<String>,
 }
 
 /// A claim that exists.
@@ -101,8 +117,10 @@ pub(super) enum VmSeen {
     Present(VmFact),
     /// The Proxmox cluster answered that the VMID is free.
     Absent,
-    /// Something is there that the credentials do not show, or that is no VM; the text says which.
+    /// Something is there that the credentials do not show.
     Hidden(String),
+    /// Something is there that cannot be this machine's, such as a container.
+    Foreign(String),
     /// No usable answer; the text says why.
     Unknown(String),
 }
@@ -140,6 +158,8 @@ pub(super) struct PlacementFacts {
     pub guests: BTreeMap<VmId, GuestEntry>,
     /// Nodes with state, memory and load.
     pub nodes: BTreeMap<NodeName, NodeFact>,
+    /// Storages that the credentials may see.
+    pub storages: BTreeMap<StorageName, StorageEntry>,
 }
 
 /// A node as placement sees it.
@@ -226,6 +246,13 @@ impl Facts {
             .or_else(remembered)
             .or_else(|| self.machine.spec.source_node.clone())
             .and_then(|node| node.parse().ok())
+    }
+
+    /// The template recorded with the VMID.
+    pub(super) fn recorded_template(&self) -> Option<TemplateRef> {
+        let recorded = self.machine.status.as_ref()?.template_ref.as_ref()?;
+        let vmid = VmId::try_from(recorded.vmid).ok()?;
+        Some(TemplateRef { node: recorded.node.parse().ok()?, vmid })
     }
 
     /// Whether the VM once got its seed: from then on its configuration is left alone.

@@ -67,12 +67,18 @@ pub(super) fn fresh() -> Facts {
         task: None,
         listed: Seen::Unknown("not read".to_owned()),
         vm: None,
+        absence_confirmed: false,
+        vmid_shared: false,
+        guest_looks: 0,
         power: None,
         placement: None,
         bootstrap: None,
         iso_storages: None,
         guest: None,
         grown: None,
+        template: None,
+        seed_deleted: false,
+        records_lost: false,
         clone_refused: false,
         vmid_foreign: false,
     };
@@ -85,7 +91,13 @@ pub(super) fn wish(facts: &mut Facts) {
     let infra = facts.infra.as_ref().unwrap();
     facts.addresses = wanted_slots("one", &infra.spec, &facts.machine.spec)
         .into_iter()
-        .map(|slot| AddressFact { slot, claim: None, address: None, wrong: None })
+        .map(|slot| AddressFact {
+            slot,
+            claim: None,
+            address: None,
+            wrong: None,
+            pool_trouble: None,
+        })
         .collect();
 }
 

@@ -15,6 +15,7 @@ mod fixture;
 mod observe;
 mod pass;
 mod placing;
+mod remedy;
 mod report;
 mod seed;
 mod stores;

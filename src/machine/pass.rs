@@ -1,29 +1,33 @@
 //! One pass over one machine: observe, decide and act in turns, then report.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::decide::decide;
-use super::decision::{Decision, Waiting, Wake};
+use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::Facts;
 use super::observe;
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
-use crate::fault::Fault;
-use crate::hypervisor::{Endpoint, ObjectKey, Operation};
+use crate::fault::{Class, Fault};
+use crate::hypervisor::{Endpoint, ObjectKey, Operation, View};
+use crate::ids::VmId;
 
 /// Turns of one pass. A whole life takes about twenty; more means that two decisions undo each
 /// other, which is told and slowed down rather than repeated at full speed.
-const TURNS: usize = 40;
+const TURNS: usize = 100;
+
+/// How often in a row one step is done before its success is doubted.
+const VAIN: u32 = 3;
 
 /// First and longest pause after a fault.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
@@ -49,6 +53,12 @@ pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
 pub(super) struct Remembered {
     /// Faults in a row.
     pub(super) faults: u32,
+    /// Since when the VM is absent.
+    pub(super) absent_since: Option<tokio::time::Instant>,
+    /// How often the guest was asked since it was started.
+    pub(super) guest_looks: u32,
+    /// The step done last, and how often in a row.
+    repeated: Option<(Step, u32)>,
     /// A VMID was chosen by this process and no clone has been asked for under it yet.
     pub(super) untouched: bool,
     /// The size in GiB that the boot volume was grown to.
@@ -136,9 +146,13 @@ pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: ObjectKey,
     pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// Why the endpoint turned out to be of no use during this pass.
+    pub(super) lost: OnceLock<Fault>,
     /// As the API server has it; [`Facts::machine`] is what it is going to be.
     pub(super) stored: ProxmoxMachine,
     pub(super) facts: Facts,
+    /// What the choice of node and VMID was made from, if one was made.
+    pub(super) surveyed: Option<(Arc<View>, Option<VmId>)>,
 }
 
 impl<'a> Pass<'a> {
@@ -148,7 +162,7 @@ impl<'a> Pass<'a> {
         let (stored, grown) =
             shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
         let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
-        Self { shared, key, endpoint: None, stored, facts }
+        Self { shared, key, endpoint: None, lost: OnceLock::new(), stored, facts, surveyed: None }
     }
 
     /// Runs the pass and says when the next one is due.
@@ -167,8 +181,13 @@ impl<'a> Pass<'a> {
             debug!(?decision, "decided");
             match decision {
                 Decision::Look(look) => self.look(look).await,
-                Decision::Do(step) => match self.perform(step).await {
+                Decision::Do(step) => match self.perform_unless_vain(step).await {
                     Ok(()) => {}
+                    Err(Setback::Interrupted(Interrupted::Api(error))) if is_refusal(&error) => {
+                        let waiting = Waiting::Refused(error.to_string());
+                        let wake = Wake::seconds(30);
+                        return Ok(Conclusion::Decided(Decision::Wait(waiting, wake)));
+                    }
                     Err(Setback::Interrupted(interrupted)) => return Err(interrupted),
                     Err(Setback::Fault(operation, fault)) => {
                         return Ok(Conclusion::Faulted(operation, fault));
@@ -184,6 +203,36 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(Conclusion::Undecided)
+    }
+
+    /// Proxmox may report success for what has no effect, or undo it. What is done over and over is
+    /// told and slowed down, and then tried again.
+    async fn perform_unless_vain(&mut self, step: Step) -> Result<(), Setback> {
+        let times = self.shared.memory.with(&self.key, |remembered| {
+            let times = match &remembered.repeated {
+                Some((last, times)) if *last == step => times.saturating_add(1),
+                _ => 1,
+            };
+            remembered.repeated = Some((step.clone(), times));
+            times
+        });
+        match step.operation() {
+            Some(operation) if times > VAIN && times.is_multiple_of(2) => Err(Setback::Fault(
+                operation,
+                Fault::new(
+                    Class::TaskFailed,
+                    "Proxmox reported success more than once, and the effect does not show",
+                ),
+            )),
+            _ => {
+                let done = self.perform(step).await;
+                if done.is_err() {
+                    // A refusal is no success, and tells for itself.
+                    self.shared.memory.with(&self.key, |remembered| remembered.repeated = None);
+                }
+                done
+            }
+        }
     }
 
     async fn report(mut self, conclusion: &Conclusion) -> Result<Action, Interrupted> {
@@ -206,6 +255,14 @@ impl<'a> Pass<'a> {
             );
             self.announce(&condition).await;
         }
+        if let Conclusion::Faulted(operation, fault) = conclusion {
+            warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
+            // What the condition of a machine that is up does not tell.
+            if old.ready && pause == Some(RETRY_FIRST) {
+                let text = format!("could not {}: {fault}", operation.verb());
+                self.publish(EventType::Warning, "HousekeepingFailed", &text).await;
+            }
+        }
         if let Conclusion::Decided(Decision::Ready(Some(attention))) = conclusion
             && !old.ready
         {
@@ -223,6 +280,10 @@ impl<'a> Pass<'a> {
             if !conclusion.is_fault() {
                 if conclusion.is_progress() {
                     remembered.faults = 0;
+                }
+                if matches!(conclusion, Conclusion::Decided(Decision::Ready(_))) {
+                    remembered.repeated = None;
+                    remembered.guest_looks = 0;
                 }
                 return None;
             }
@@ -263,6 +324,11 @@ impl<'a> Pass<'a> {
         }
         self.shared.memory.forget(&self.key);
     }
+}
+
+/// Whether the API server would refuse the same again: not for want of time or a newer version.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
 }
 
 /// What makes a condition worth an event: not its wording.

@@ -1,5 +1,6 @@
 //! Where a new VM goes: its template, its node and its VMID. Pure.
 
+use self::storage::Reach;
 use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::{Facts, NodeFact, PlacementFacts};
 use crate::hypervisor::{self, GuestKind};
@@ -7,10 +8,22 @@ use crate::ids::{NodeName, VmId};
 use crate::placement::{self, Candidate, NodeFacts, NodeState, Request, TemplateRef, VmIdRequest};
 use crate::seen::Seen;
 
+mod storage;
+
 const MIB: u64 = 1 << 20;
 
 /// The choice for a machine that has none yet.
 pub(super) fn decide(facts: &Facts) -> Decision {
+    choice(facts, None)
+}
+
+/// The choice of node and template once more, under a VMID that is recorded and free: after a clone
+/// that failed, or when the record of them was lost.
+pub(super) fn again(facts: &Facts, vmid: VmId) -> Decision {
+    choice(facts, Some(vmid))
+}
+
+fn choice(facts: &Facts, recorded: Option<VmId>) -> Decision {
     let world = match &facts.placement {
         None => return Decision::Look(Look::Placement),
         Some(Seen::Unknown(why)) => {
@@ -22,23 +35,35 @@ pub(super) fn decide(facts: &Facts) -> Decision {
         }
         Some(Seen::Present(world)) => world,
     };
-    match choose(facts, world) {
-        Ok(step) => Decision::Do(step),
-        Err(why) => Decision::Wait(Waiting::Placement(why), Wake::seconds(15)),
-    }
+    choose(facts, world, recorded)
+        .unwrap_or_else(|why| Decision::Wait(Waiting::Placement(why), Wake::seconds(15)))
 }
 
-fn choose(facts: &Facts, world: &PlacementFacts) -> Result<Step, String> {
+fn choose(
+    facts: &Facts,
+    world: &PlacementFacts,
+    recorded: Option<VmId>,
+) -> Result<Decision, String> {
     let template = template(facts, world)?;
-    let node = node(facts, world, &template)?;
-    let vmid = vmid(facts, world)?;
-    Ok(Step::Reserve {
-        vmid,
+    let config = match &facts.template {
+        Some((read, seen)) if *read == template => seen.present(),
+        _ => return Ok(Decision::Look(Look::Template(template))),
+    };
+    storage::check(&facts.machine.spec)?;
+    let reach = storage::reach(&facts.machine.spec, &template, config, world);
+    let node = node(facts, world, &template, &reach)?;
+    let unchanged = facts.recorded_node().as_ref() == Some(&node)
+        && facts.recorded_template().as_ref() == Some(&template);
+    if let Some(vmid) = recorded.filter(|_| unchanged) {
+        return Ok(Decision::Do(Step::Clone { vmid, node, template }));
+    }
+    Ok(Decision::Do(Step::Reserve {
+        vmid: recorded.map_or_else(|| vmid(facts, world), Ok)?,
         node,
         memory: memory(facts, world, &template),
         template,
         ledger_version: world.ledger_version,
-    })
+    }))
 }
 
 fn template(facts: &Facts, world: &PlacementFacts) -> Result<TemplateRef, String> {
@@ -83,11 +108,17 @@ fn template(facts: &Facts, world: &PlacementFacts) -> Result<TemplateRef, String
     placement::choose_template(&selector.match_tags, &candidates).map_err(|why| why.to_string())
 }
 
-fn node(facts: &Facts, world: &PlacementFacts, template: &TemplateRef) -> Result<NodeName, String> {
+fn node(
+    facts: &Facts,
+    world: &PlacementFacts,
+    template: &TemplateRef,
+    reach: &Reach,
+) -> Result<NodeName, String> {
     let spec = &facts.machine.spec;
     if let Some(target) = spec.target.as_deref().filter(|target| !target.is_empty()) {
         let target: NodeName = target.parse().map_err(|error| format!("spec.target: {error}"))?;
-        return usable(&target, "spec.target", world).map(|()| target);
+        usable(&target, "spec.target", world)?;
+        return reach.allows(&target).map(|()| target);
     }
     let allowed = [
         ("ProxmoxMachine spec.allowedNodes", spec.allowed_nodes.as_ref()),
@@ -104,9 +135,17 @@ fn node(facts: &Facts, world: &PlacementFacts, template: &TemplateRef) -> Result
             .map(|()| template.node.clone());
     };
     let mut nodes = Vec::new();
+    let mut out_of_reach = Vec::new();
     for name in allowed {
         let name: NodeName = name.parse().map_err(|error| format!("{field}: {error}"))?;
-        nodes.push(as_seen_by_placement(name, world));
+        match reach.allows(&name) {
+            Ok(()) => nodes.push(as_seen_by_placement(name, world)),
+            Err(why) => out_of_reach.push(why),
+        }
+    }
+    if nodes.is_empty() {
+        out_of_reach.dedup();
+        return Err(format!("no node of {field} can take a clone: {}", out_of_reach.join("; ")));
     }
     let request = Request {
         memory: memory(facts, world, template),

@@ -88,14 +88,21 @@ pub(super) fn status(
     if let Some(word) = vm_status(&status, conclusion) {
         status.vm_status = Some(word.to_owned());
     }
-    if let Some(vm) = facts.vm() {
+    // A clone is shown beside its template before it moves to where it is asked for.
+    let settled = facts.machine.spec.provider_id.is_some();
+    if let Some(vm) = facts.vm().filter(|vm| settled && vm.config.lock().is_none()) {
         status.proxmox_node = Some(vm.node.to_string());
     }
-    status.task_ref = match &facts.task {
-        Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
-        _ => None,
-    };
+    // What was recorded stays until Proxmox was asked about it.
+    let asked = matches!(facts.connection, Some(Ok(())));
+    if asked {
+        status.task_ref = match &facts.task {
+            Some(TaskState::Running { upid, .. }) => Some(upid.to_string()),
+            _ => None,
+        };
+    }
     status.retry_after = match (pause, conclusion) {
+        (None, _) if !asked => status.retry_after,
         (Some(pause), _) => later(now, pause),
         (None, Conclusion::Decided(Decision::Wait(Waiting::Retry, _))) => status.retry_after,
         (None, _) => None,
@@ -157,8 +164,12 @@ fn is_gate(waiting: &Waiting) -> bool {
     )
 }
 
-/// Addresses once all of them are known; they are never taken back.
+/// Addresses once all of them are known. Those of a guest that has its seed are what they are,
+/// whatever the cluster asks for later.
 fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    if facts.is_seeded() && !status.addresses.is_empty() {
+        return;
+    }
     if facts.addresses.is_empty() || facts.addresses.iter().any(|fact| fact.address.is_none()) {
         return;
     }
@@ -179,7 +190,7 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
         }
     }
     // Cluster API takes them for the Node's; before the first start nobody has them.
-    if status.bootstrap_data_provided == Some(true) {
+    if facts.is_seeded() {
         status.addresses = all;
     }
     if let Some(vm) = facts.vm() {
@@ -289,6 +300,13 @@ fn deletion(waiting: &Waiting) -> Option<State> {
 }
 
 fn locked(vmid: crate::ids::VmId, lock: &str) -> String {
+    if lock == "clone" {
+        // Its disks are not whole, and never are going to be.
+        return format!(
+            "VM {vmid} is being cloned (lock clone); if no clone is running in Proxmox, it was cut \
+             short: remove the incomplete VM with: qm destroy {vmid} --skiplock"
+        );
+    }
     format!(
         "VM {vmid} is locked ({lock}) by an operation in Proxmox; if none is running there, unlock \
          it with: qm unlock {vmid}"
@@ -346,6 +364,10 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
         Waiting::Addresses(missing) => {
             info(reasons::WAITING_FOR_STATIC_IP_ALLOCATION, missing.clone())
         }
+        Waiting::Refused(why) => warning(
+            reasons::VM_PROVISION_FAILED,
+            format!("the API server refuses what this machine needs: {why}"),
+        ),
         Waiting::Invalid(why) => warning(reasons::VM_PROVISION_FAILED, why.clone()),
         Waiting::SeedStorage(node) => warning(
             reasons::VM_PROVISION_FAILED,

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use secrecy::ExposeSecret;
 
 use super::decide::provider_id;
-use super::facts::{BootstrapData, Facts};
+use super::facts::{BootstrapData, Facts, VmSeen};
 use crate::api::{self, AdditionalNetworkDevice};
 use crate::bootstrap::network::{Ethernet, NetworkPlan, Route, Rule, Static, Vrf};
-use crate::bootstrap::{Format, Metadata, SeedFiles, seed};
+use crate::bootstrap::{Format, Metadata, Place, SeedFiles, asks_for_place, seed};
 use crate::ids::{StorageName, VmId};
 use crate::ipam::{DEFAULT_DEVICE, Family};
 use crate::pve::VmConfig;
@@ -38,10 +38,20 @@ pub(super) fn files(
         instance_id: uuid,
         hostname: facts.name().to_owned(),
         kubernetes_version: facts.owner.as_ref().and_then(|owner| owner.spec.version.clone()),
+        place: place(facts).filter(|_| asks_for_place(data.value.expose_secret())),
     };
     let plan = plan(facts, config)?;
     SeedFiles::render(format, data.value.expose_secret(), &identity, &plan)
         .map_err(|why| why.to_string())
+}
+
+/// Where the VM is, as seen now.
+fn place(facts: &Facts) -> Option<Place> {
+    let Some(VmSeen::Present(vm)) = &facts.vm else { return None };
+    let node = vm.node.to_string();
+    let domain = facts.owner.as_ref().and_then(|owner| owner.spec.failure_domain.clone());
+    let zone = domain.filter(|domain| !domain.is_empty()).unwrap_or_else(|| node.clone());
+    Some(Place { node, zone })
 }
 
 /// The guest's network: the default device first, then the additional ones as listed.
@@ -173,6 +183,14 @@ pub(super) fn attach(
     let mut tags = tags.map_or_else(|| config.tags(), crate::pve::Tags::parse);
     tags.insert(TAG);
     options.insert("tags".to_owned(), tags.to_string());
+    // A second NoCloud source: the guest would take either, and with it other addresses or none.
+    for (key, _) in config.options().iter().filter(|(key, value)| {
+        key.as_str() != DRIVE
+            && value.contains("cloudinit")
+            && config.drive(key).is_some_and(|drive| drive.is_cdrom())
+    }) {
+        options.insert(key.clone(), String::new());
+    }
     let order = config.get("boot").filter(|boot| boot.contains("order="));
     if let Some(order) = order.filter(|_| !config.boot_order().contains(DRIVE)) {
         options.insert("boot".to_owned(), format!("{order};{DRIVE}"));
@@ -180,14 +198,28 @@ pub(super) fn attach(
     options
 }
 
-/// Options that take the seed out of the drive.
+/// Options that take the seed out of the drive, and the tag off.
 pub(super) fn detach(config: &VmConfig) -> BTreeMap<String, String> {
+    let mut options = untag(config);
+    options.extend(empty_drive());
+    options
+}
+
+/// Options that take the seed out of the drive.
+pub(super) fn empty_drive() -> BTreeMap<String, String> {
+    BTreeMap::from([(DRIVE.to_owned(), "none,media=cdrom".to_owned())])
+}
+
+/// Options that take the tag off.
+pub(super) fn untag(config: &VmConfig) -> BTreeMap<String, String> {
     let mut tags = config.tags();
     tags.remove(TAG);
-    BTreeMap::from([
-        (DRIVE.to_owned(), "none,media=cdrom".to_owned()),
-        ("tags".to_owned(), tags.to_string()),
-    ])
+    BTreeMap::from([("tags".to_owned(), tags.to_string())])
+}
+
+/// Whether the drive for the seed holds something that must not be thrown out.
+pub(super) fn is_drive_taken(config: &VmConfig) -> bool {
+    config.drive(DRIVE).is_some_and(|drive| !drive.is_cdrom())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{IPAddress, IPAddressClaim};
-use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine};
+use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, reasons};
 
 /// A ProxmoxMachine as the API server stores it, which need not be one that can be read.
 pub(super) type Stored = DeserializeGuard<ProxmoxMachine>;
@@ -93,7 +93,17 @@ where
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer)
-        .touched_objects();
+        .touched_objects()
+        // The controller would pause for all kinds when one of them cannot be read.
+        .filter_map(|read| async move {
+            match read {
+                Ok(object) => Some(Ok(object)),
+                Err(error) => {
+                    tracing::warn!(kind = %K::kind(&()), %error, "watch interrupted");
+                    None
+                }
+            }
+        });
     (reader, stream)
 }
 
@@ -121,11 +131,12 @@ pub(super) fn start(client: &Client, selection: &Selection) -> (Stores, Controll
                 .map(|name| reference(name, &machine.metadata))
         })
         .watches_stream(cluster_stream, move |cluster: Cluster| {
-            of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any())
+            let paused = cluster.spec.paused == Some(true);
+            of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any(), paused)
         })
         .watches_stream(infra_stream, move |infra: DeserializeGuard<ProxmoxCluster>| {
             let owner = cluster_of(infra.meta(), &infra_clusters);
-            owner.map(|name| of_cluster(&by_infra, infra.meta(), &name)).unwrap_or_default()
+            owner.map(|name| of_cluster(&by_infra, infra.meta(), &name, false)).unwrap_or_default()
         })
         .watches_stream(claim_stream, |claim: IPAddressClaim| owner_of(&claim.metadata))
         .watches_stream(address_stream, |address: IPAddress| {
@@ -141,16 +152,33 @@ fn reference(name: &str, beside: &ObjectMeta) -> ObjectRef<Stored> {
 
 /// Machines of a cluster that may wait for it. Those that are provisioned have no use for its
 /// every change.
-fn of_cluster(machines: &Store<Stored>, beside: &ObjectMeta, name: &str) -> Vec<ObjectRef<Stored>> {
+fn of_cluster(
+    machines: &Store<Stored>,
+    beside: &ObjectMeta,
+    name: &str,
+    paused: bool,
+) -> Vec<ObjectRef<Stored>> {
     machines
         .state()
         .iter()
         .filter(|machine| {
             machine.meta().namespace == beside.namespace
                 && capi::cluster_name(machine.meta()) == Some(name)
+                && waits_for_its_cluster(machine, paused)
         })
         .map(|machine| ObjectRef::from_obj(machine.as_ref()))
         .collect()
+}
+
+fn waits_for_its_cluster(machine: &Stored, paused: bool) -> bool {
+    let Some(status) = machine.0.as_ref().ok().and_then(|machine| machine.status.as_ref()) else {
+        return true;
+    };
+    let told = status
+        .v1beta2_conditions()
+        .iter()
+        .any(|condition| condition.type_ == reasons::PAUSED && condition.status == "True");
+    !status.ready || told != paused || machine.meta().deletion_timestamp.is_some()
 }
 
 /// The name of the Cluster whose infrastructure a ProxmoxCluster is.

@@ -189,6 +189,15 @@ impl Case {
         api.patch_status(machine, &parameters, &Patch::Merge(status)).await.unwrap();
     }
 
+    /// The same, and waits until the seed is gone.
+    pub(crate) async fn join_without_seed(&self, machine: &str) {
+        self.join(machine).await;
+        self.until(machine, "without seed", |found| {
+            found.status.as_ref().is_some_and(|status| status.bootstrap_iso.is_none())
+        })
+        .await;
+    }
+
     /// Waits until an object is as it should be.
     pub(crate) async fn until_object<K>(
         &self,
@@ -342,14 +351,25 @@ impl Case {
         let infra = self.api::<ProxmoxCluster>();
         infra.delete(CLUSTER, &DeleteParams::background()).await.unwrap();
         self.end_of::<ProxmoxCluster>(CLUSTER).await;
-        assert_eq!(self.names::<IPAddressClaim>().await, [""; 0]);
-        assert_eq!(self.names::<IPAddress>().await, [""; 0]);
+        // The IPAM provider gives claims and addresses free in its own time.
+        self.end_of_all::<IPAddressClaim>().await;
+        self.end_of_all::<IPAddress>().await;
         let pools = self.names::<InClusterIPPool>().await;
         assert!(pools.iter().all(|pool| !pool.starts_with(CLUSTER)), "pools are left: {pools:?}");
         let held: Vec<Secret> = self.list().await;
         assert!(held.iter().all(|secret| secret.finalizers().is_empty()), "a Secret is held");
         self.check_leftovers();
         self.check_secrets().await;
+    }
+
+    async fn end_of_all<K>(&self)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        for name in self.names::<K>().await {
+            self.end_of::<K>(&name).await;
+        }
     }
 
     /// Volumes that belong to no VM, and broken rules.

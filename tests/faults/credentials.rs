@@ -142,6 +142,21 @@ pub(crate) async fn a_missing_privilege_is_named_with_its_path() {
     case.end().await;
 }
 
+pub(crate) async fn a_revoked_token_keeps_a_machine_ready_and_its_vm_from_harm() {
+    let case = Case::sound().await;
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    let token = case.fake.token().id.clone();
+    case.fake.change(Change::TokenRevoked { token: token.clone() });
+    case.delete("m").await;
+    let remedy = format!("check token and secret in Secret {}/proxmox", case.namespace);
+    case.says("m", "False Warning Deleting", &["401", &remedy]).await;
+    assert!(case.vm_of("m").running);
+    case.fake.change(Change::TokenRestored { token });
+    case.gone("m").await;
+    case.end().await;
+}
+
 pub(crate) async fn an_endpoint_that_is_down_is_told_and_waited_for() {
     let case = Case::empty(Config::default()).await;
     let port = testbed::ports::free().unwrap();

@@ -91,6 +91,10 @@ pub(crate) async fn names_that_lead_elsewhere() {
         ("description-long", json!({"description": "x".repeat(60_000)})),
     ];
     hold(&case, &machines).await;
+    case.says("bridge-options", "False Warning VMProvisionFailed", &["spec.network", "bridge"])
+        .await;
+    case.says("source-path", "False Warning CloningFailed", &["spec.sourceNode"]).await;
+    case.says("target-path", "False Warning CloningFailed", &["spec.target"]).await;
     for vm in case.fake.model().vms() {
         let nic = vm.config.get("net0").cloned().unwrap_or_default();
         assert!(!nic.contains("link_down"), "options came in through a name: {nic}");
@@ -107,7 +111,7 @@ pub(crate) async fn status_that_nobody_wrote() {
     let statuses = [
         ("task-garbage", json!({"taskRef": "UPID:garbage"})),
         ("task-unknown", json!({"taskRef": upid})),
-        ("retry-never", json!({"retryAfter": "9999-12-31T23:59:59Z"})),
+        ("retry-never", json!({"retryAfter": "2999-12-31T23:59:59Z"})),
         ("template-nowhere", json!({"templateRef": {"node": "../x", "vmid": -1}})),
         ("iso-elsewhere", json!({"bootstrapISO": "local:iso/../../etc/passwd"})),
         ("node-odd", json!({"proxmoxNode": "no such/node"})),

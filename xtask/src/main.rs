@@ -1,6 +1,7 @@
 //! The project's task runner: what the Makefile's targets do.
 
 mod demo;
+mod flavours;
 mod generate;
 mod packages;
 mod steps;

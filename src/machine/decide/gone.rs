@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
-use super::identity::{Identity, identity};
+use super::identity::{Identity, identity, is_marked};
 use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
@@ -17,8 +17,7 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if !has_finalizer(facts) {
         return Decision::Gone;
     }
-    // No VMID was ever recorded, so nothing was made.
-    let Some(vmid) = facts.vmid() else { return release(facts) };
+    let Some(vmid) = facts.vmid() else { return without_vmid(facts) };
     if let Some(decision) = connected(facts).or_else(|| task_in_flight(facts)) {
         return decision;
     }
@@ -41,7 +40,17 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
         Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
-        Some(VmSeen::Absent) => without_vm(facts),
+        Some(VmSeen::Absent)
+            if facts.absence_confirmed || just_ended(facts, Operation::Destroy) =>
+        {
+            without_vm(facts)
+        }
+        // One look may have met a node that lags, or a clone that is just being asked for.
+        Some(VmSeen::Absent) => {
+            let why = format!("VMID {vmid} is free; it is looked at once more before addresses go");
+            Decision::Wait(Waiting::Unknown(why), Wake::seconds(5))
+        }
+        Some(VmSeen::Foreign(_)) => release(facts),
         Some(VmSeen::Present(vm)) => with_vm(facts, vmid, vm),
     }
 }
@@ -53,14 +62,11 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             let waiting = Waiting::Locked { vmid, lock: "clone".to_owned() };
             return Decision::Wait(waiting, Wake::seconds(5));
         }
-        // Ours is gone and the VMID was given to another, who may use a seed of the same name.
+        // Ours is gone and the VMID was given to another, whose seed has the same name.
         Identity::Foreign(_) => {
-            let used = seed::attached(&vm.config, vmid);
-            return if used.is_some() && used.as_deref() == facts.recorded_seed() {
-                release(facts)
-            } else {
-                without_vm(facts)
-            };
+            let marked = vm.config.description().as_deref().is_some_and(is_marked);
+            let uses = marked || facts.vmid_shared || seed::attached(&vm.config, vmid).is_some();
+            return if uses { release(facts) } else { without_vm(facts) };
         }
     }
     if let Some(lock) = vm.config.lock().filter(|lock| *lock != "suspended") {
@@ -87,15 +93,39 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
         }
         Some(Seen::Present(Power::Running | Power::Paused)) => Decision::Do(Step::Stop),
-        Some(Seen::Present(Power::Stopped)) => Decision::Do(Step::Destroy),
+        Some(Seen::Present(Power::Stopped)) => match facts.attached_seed() {
+            // Where nothing can be recorded the VM itself is the only record of the file.
+            Some(volume) if facts.records_lost && !is_seed_deleted(facts) => {
+                Decision::Do(Step::DeleteSeed(volume))
+            }
+            _ => Decision::Do(Step::Destroy),
+        },
     }
 }
 
 fn without_vm(facts: &Facts) -> Decision {
     match facts.recorded_seed() {
-        Some(_) if just_ended(facts, Operation::DeleteSeed) => Decision::Do(Step::ForgetSeed),
+        Some(_) if is_seed_deleted(facts) => Decision::Do(Step::ForgetSeed),
         Some(volume) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         None => release(facts),
+    }
+}
+
+fn is_seed_deleted(facts: &Facts) -> bool {
+    facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)
+}
+
+/// No VMID was ever recorded, so nothing was made; unless the record was taken away.
+fn without_vmid(facts: &Facts) -> Decision {
+    match &facts.machine.spec.provider_id {
+        None => release(facts),
+        Some(id) => {
+            let why = format!(
+                "spec.providerID {id} tells of a VM, and spec.virtualMachineID does not say which: \
+                 set it again, or remove the finalizer after that VM is gone"
+            );
+            Decision::Wait(Waiting::Unknown(why), Wake::OnChange)
+        }
     }
 }
 

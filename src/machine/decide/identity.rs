@@ -20,6 +20,11 @@ pub(crate) fn mark(namespace: &str, name: &str, uid: &str) -> String {
 
 const MARK: &str = "capmox-uid: ";
 
+/// Whether a description carries a mark of this provider, whosever it is.
+pub(super) fn is_marked(description: &str) -> bool {
+    marked_uid(description).is_some()
+}
+
 /// The UID in the mark of a description, if it carries one.
 fn marked_uid(description: &str) -> Option<&str> {
     let (_, rest) = description.rsplit_once(MARK)?;
@@ -55,9 +60,10 @@ pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
     }
     match vm.config.name() {
         Some(name) if name == facts.name() => Identity::Ours,
+        Some(_) if matches!(vm.config.lock(), Some("clone" | "create")) => Identity::Nascent,
         Some(name) => Identity::Foreign(format!("its name is {name:?}")),
-        None if vm.config.lock() == Some("clone") => Identity::Nascent,
-        None => Identity::Foreign("it has no name".to_owned()),
+        // A clone gets its name last.
+        None => Identity::Nascent,
     }
 }
 

@@ -11,9 +11,9 @@ use super::identity::{Identity, identity, provider_id};
 use super::settled::settled;
 use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
+use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::ids::VmId;
-use crate::placement::TemplateRef;
 use crate::seen::Seen;
 
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
@@ -39,6 +39,12 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
         return decision;
     }
     match facts.vmid() {
+        None if facts.machine.spec.provider_id.is_some() => {
+            let text = "spec.providerID tells of a VM, and spec.virtualMachineID does not say \
+                        which: set it again, or delete the Machine"
+                .to_owned();
+            Decision::Wait(Waiting::Foreign(text), Wake::OnChange)
+        }
         None => placing::decide(facts),
         Some(vmid) => with_vmid(facts, vmid),
     }
@@ -98,8 +104,26 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
         Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
+        Some(VmSeen::Foreign(why)) if facts.machine.spec.provider_id.is_some() => {
+            Decision::Wait(Waiting::Foreign(why.clone()), Wake::seconds(60))
+        }
+        Some(VmSeen::Foreign(_)) => Decision::Do(Step::GiveUpVmId(vmid)),
         Some(VmSeen::Absent) => absent(facts, vmid),
         Some(VmSeen::Present(vm)) => present(facts, vmid, vm),
+    }
+}
+
+/// A clone starts by itself when its node reboots and the template is started with its node. Without
+/// its seed the guest would be set up for good with nothing.
+fn running_too_early(facts: &Facts) -> Option<Decision> {
+    let listed = facts.listed.present().and_then(|entry| entry.status.as_deref());
+    if listed != Some("running") {
+        return None;
+    }
+    match &facts.power {
+        None => Some(Decision::Look(Look::Power)),
+        Some(Seen::Present(Power::Running | Power::Paused)) => Some(Decision::Do(Step::Stop)),
+        Some(_) => None,
     }
 }
 
@@ -113,17 +137,14 @@ fn absent(facts: &Facts, vmid: VmId) -> Decision {
         let why = format!("Proxmox says that VMID {vmid} is taken, but does not list it");
         return Decision::Wait(Waiting::Unknown(why), Wake::seconds(5));
     }
-    let recorded = facts.machine.status.as_ref().and_then(|s| s.template_ref.as_ref());
-    match (facts.recorded_node(), recorded.and_then(template)) {
-        (Some(node), Some(template)) => Decision::Do(Step::Clone { vmid, node, template }),
-        // Status is gone, or capmox recorded the VMID: place it anew under a VMID of its own.
-        _ => Decision::Do(Step::GiveUpVmId(vmid)),
+    let failed = facts.machine.status.as_ref().is_some_and(|s| s.clone_attempts > Some(0));
+    match (facts.recorded_node(), facts.recorded_template()) {
+        (Some(node), Some(template)) if !failed => {
+            Decision::Do(Step::Clone { vmid, node, template })
+        }
+        // Node or template may be what failed, or the status was lost; the VMID is free as it was.
+        _ => placing::again(facts, vmid),
     }
-}
-
-fn template(recorded: &crate::api::TemplateRef) -> Option<TemplateRef> {
-    let vmid = VmId::try_from(recorded.vmid).ok()?;
-    Some(TemplateRef { node: recorded.node.parse().ok()?, vmid })
 }
 
 fn present(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
@@ -181,6 +202,9 @@ fn unrecorded(facts: &Facts) -> Option<Decision> {
 
 /// Addresses, boot volume, options and seed: all before the first start.
 fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
+    if let Some(decision) = running_too_early(facts) {
+        return decision;
+    }
     let spec = &facts.machine.spec;
     if let Some(volume) = spec.disks.as_ref().and_then(|disks| disks.boot_volume.as_ref()) {
         match desired::growth(volume, &vm.config) {
@@ -195,9 +219,18 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
         Ok(options) => options,
         Err(why) => return invalid(why),
     };
-    if desired::lacks_mac(facts, &vm.config) {
+    if let Some(device) = desired::lacks_mac(facts, &vm.config) {
+        if options.is_empty() {
+            return invalid(format!(
+                "the VM has no network device {device} with a MAC address, and spec.network does \
+                 not ask for one: set spec.network.default, or give the template {device}"
+            ));
+        }
         // The server gives a new device its MAC, which the seed has to name.
         return Decision::Do(Step::Configure(options));
+    }
+    if desired::has_silent_claims(facts) {
+        return Decision::Look(Look::Pools);
     }
     if let Some(missing) = desired::missing_addresses(facts) {
         return Decision::Wait(Waiting::Addresses(missing), Wake::seconds(60));
@@ -217,6 +250,13 @@ fn seed(facts: &Facts, vm: &VmFact, mut options: BTreeMap<String, String>) -> De
         } else {
             Step::Configure(options)
         });
+    }
+    if seeds::is_drive_taken(&vm.config) {
+        return invalid(
+            "drive ide0 of the template holds a disk, and the bootstrap ISO needs that drive: move \
+             the disk to another bus in the template"
+                .to_owned(),
+        );
     }
     if let Some(decision) = bootstrap_data(facts, vm) {
         return decision;
@@ -241,7 +281,10 @@ fn bootstrap_data(facts: &Facts, vm: &VmFact) -> Option<Decision> {
         None => Some(Decision::Look(Look::Bootstrap)),
         Some(Seen::Absent) => waiting("the Secret does not exist".to_owned()),
         Some(Seen::Unknown(why)) => waiting(why.clone()),
-        Some(Seen::Present(data)) => seeds::files(facts, &vm.config, data).err().map(invalid),
+        Some(Seen::Present(data)) => match Format::from_secret(data.format.as_deref()) {
+            Err(why) => waiting(why.to_string()),
+            Ok(_) => seeds::files(facts, &vm.config, data).err().map(invalid),
+        },
     }
 }
 
@@ -267,7 +310,10 @@ fn invalid(why: String) -> Decision {
 
 /// From the seeded VM to the running guest.
 fn boot(facts: &Facts, vmid: VmId) -> Decision {
-    let started = just_ended(facts, Operation::Start);
+    let checks = facts.machine.spec.checks.clone().unwrap_or_default();
+    let unasked = checks.skip_qemu_guest_agent == Some(true);
+    // The agent's answer proves it as well; without one the VM itself is asked.
+    let started = !unasked && just_ended(facts, Operation::Start);
     let power = match (&facts.power, started) {
         (Some(Seen::Present(power)), _) => *power,
         (None, true) => Power::Running,
@@ -276,11 +322,12 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
             return Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10));
         }
         (Some(Seen::Absent), _) => {
-            return Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60));
+            let why = format!("VM {vmid} vanished while it was being looked at");
+            return Decision::Wait(Waiting::Unknown(why), Wake::seconds(2));
         }
     };
     if power == Power::Running {
-        return guest(facts);
+        return if unasked { Decision::Ready(None) } else { guest(facts) };
     }
     match &facts.task {
         // The start failed, and the VM does not run: that is told, and tried again later.
@@ -294,16 +341,18 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
 }
 
 fn guest(facts: &Facts) -> Decision {
-    let checks = facts.machine.spec.checks.clone().unwrap_or_default();
-    if checks.skip_qemu_guest_agent == Some(true) {
-        return Decision::Ready(None);
-    }
     match &facts.guest {
         None => Decision::Look(Look::Guest),
         // A VM that does not run is told apart from an agent that is not up yet.
         Some(GuestFact::AgentDown(_)) if facts.power.is_none() => Decision::Look(Look::Power),
         Some(GuestFact::AgentDown(text)) => {
-            Decision::Wait(Waiting::Agent(text.clone()), Wake::seconds(2))
+            // Each look at a silent agent holds a worker of the node for three seconds.
+            let pause = match facts.guest_looks {
+                0..=10 => 2,
+                11..=30 => 5,
+                _ => 10,
+            };
+            Decision::Wait(Waiting::Agent(text.clone()), Wake::seconds(pause))
         }
         Some(GuestFact::AgentUp) => Decision::Ready(None),
         Some(GuestFact::CloudInitRunning) => Decision::Wait(Waiting::CloudInit, Wake::seconds(2)),

@@ -13,7 +13,7 @@ mod tests;
 
 pub(super) use identity::{mark, provider_id, without_mark};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Look, Waiting, Wake};
 use super::facts::Facts;
@@ -52,7 +52,9 @@ fn task_in_flight(facts: &Facts) -> Option<Decision> {
 fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
     let retry_after = facts.machine.status.as_ref()?.retry_after.as_ref()?;
     let wait = retry_after.0.duration_since(now);
-    wait.is_positive().then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
+    // Nothing of ours or capmox's waits longer than a minute; more is a clock that was wrong.
+    (wait.is_positive() && wait < SignedDuration::from_mins(10))
+        .then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
 }
 
 /// Whether the task that ended last did `wanted`, with success.

@@ -17,7 +17,11 @@ pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
     let unseed = facts.is_joined() && (facts.recorded_seed().is_some() || tagged);
     // The list may be older than the end of the clone that brought the VM here, or the VM moved.
     let moved = entry.is_some_and(|entry| facts.recorded_node().as_ref() != Some(&entry.node));
-    if !missing && !unseed && !moved {
+    // The VMID may have been given to another since.
+    let renamed = entry
+        .and_then(|entry| entry.name.as_deref())
+        .is_some_and(|name| !name.is_empty() && name != facts.name());
+    if !missing && !unseed && !moved && !renamed {
         return powered(facts, vmid, entry);
     }
     match &facts.vm {
@@ -26,6 +30,9 @@ pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
         }
         Some(VmSeen::Absent) => Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
+        Some(VmSeen::Foreign(why)) => {
+            Decision::Wait(Waiting::Foreign(why.clone()), Wake::seconds(60))
+        }
         Some(VmSeen::Present(vm)) => match identity(facts, vm) {
             Identity::Foreign(why) => {
                 let text = format!("VM {vmid} on {} is not this machine's: {why}", vm.node);
@@ -42,6 +49,27 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
     if entry.is_none_or(|entry| entry.status.as_deref() != Some("stopped")) {
         return Decision::Ready(None);
     }
+    // Nothing is started by its number alone.
+    match &facts.vm {
+        None => return Decision::Look(Look::Vm),
+        Some(VmSeen::Present(vm)) => {
+            if let Identity::Foreign(why) = identity(facts, vm) {
+                let text = format!("VM {vmid} on {} is not this machine's: {why}", vm.node);
+                return Decision::Wait(Waiting::Foreign(text), Wake::seconds(60));
+            }
+            if let Some(lock) = vm.config.lock().filter(|lock| *lock != "suspended") {
+                let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
+                return Decision::Wait(waiting, Wake::seconds(10));
+            }
+        }
+        Some(VmSeen::Absent) => return Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
+        Some(VmSeen::Foreign(why)) => {
+            return Decision::Wait(Waiting::Foreign(why.clone()), Wake::seconds(60));
+        }
+        Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
+            return Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30));
+        }
+    }
     match &facts.power {
         None => Decision::Look(Look::Power),
         Some(Seen::Present(Power::Running)) => Decision::Ready(None),
@@ -53,7 +81,10 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
             }
             _ => Decision::Do(Step::Start(*power)),
         },
-        Some(Seen::Absent) => Decision::Wait(Waiting::Lost(vmid), Wake::seconds(60)),
+        Some(Seen::Absent) => {
+            let why = format!("VM {vmid} vanished while it was being looked at");
+            Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
+        }
         Some(Seen::Unknown(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
         }
@@ -66,20 +97,40 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         let waiting = Waiting::Locked { vmid, lock: lock.to_owned() };
         return Decision::Wait(waiting, Wake::seconds(10));
     }
+    let tagged = vm.config.tags().contains(seed::TAG);
     match (facts.attached_seed(), facts.recorded_seed()) {
         // Recorded before the drive is emptied, so that the file is found after a crash.
         (Some(volume), recorded) if recorded != Some(&volume) => {
             Decision::Do(Step::RecordSeed(volume))
         }
+        // Where nothing can be recorded the tag tells until the end that a file is left.
+        (Some(_), _) if facts.records_lost => Decision::Do(Step::Eject(seed::empty_drive())),
         (Some(_), _) => Decision::Do(Step::Eject(seed::detach(&vm.config))),
-        (None, Some(_)) if just_ended(facts, Operation::DeleteSeed) => {
-            Decision::Do(Step::ForgetSeed)
+        (None, _) if facts.seed_deleted || just_ended(facts, Operation::DeleteSeed) => {
+            Decision::Do(if tagged {
+                Step::Untag(seed::untag(&vm.config))
+            } else {
+                Step::ForgetSeed
+            })
         }
         (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
-        (None, None) if vm.config.tags().contains(seed::TAG) => {
-            Decision::Do(Step::Eject(seed::detach(&vm.config)))
-        }
+        (None, None) if tagged => stray(facts, vmid, vm),
         // The list lags behind what the VM itself says.
         (None, None) => Decision::Ready(None),
+    }
+}
+
+/// A tagged VM with an empty drive: capmox, or an interrupted pass, left the file on the first ISO
+/// storage of the node.
+fn stray(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
+    match &facts.iso_storages {
+        None => Decision::Look(Look::IsoStorages),
+        Some(Seen::Unknown(why)) => {
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
+        }
+        Some(Seen::Present(storages)) if !storages.is_empty() => {
+            Decision::Do(Step::DeleteSeed(seed::volume(&storages[0], vmid)))
+        }
+        Some(_) => Decision::Do(Step::Untag(seed::untag(&vm.config))),
     }
 }

@@ -159,6 +159,8 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
     does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
     set_config(&mut facts, config());
     facts.addresses[0].address = None;
+    assert_eq!(decided(&facts), Decision::Look(Look::Pools));
+    facts.addresses[0].pool_trouble = Some(": it is full".to_owned());
     waits(&facts, |w| matches!(w, Waiting::Addresses(text) if text.contains("w-1-net0-inet")));
     let mut facts = cloned();
     assert_eq!(decided(&facts), Decision::Look(Look::Bootstrap));
@@ -306,6 +308,15 @@ fn a_machine_that_is_up_costs_no_call_of_its_own() {
 fn a_machine_that_was_stopped_is_started_and_one_that_vanished_is_told() {
     let mut facts = ready();
     facts.listed = listed("stopped", &[]);
+    assert_eq!(decided(&facts), Decision::Look(Look::Vm), "nothing is started by number alone");
+    set_config(&mut facts, config_with(&[("lock", "backup")]));
+    waits(&facts, |w| matches!(w, Waiting::Locked { .. }));
+    set_config(
+        &mut facts,
+        config_with(&[("smbios1", "uuid=00000000-0000-4000-8000-00000000dead")]),
+    );
+    waits(&facts, |w| matches!(w, Waiting::Foreign(_)));
+    set_config(&mut facts, config());
     assert_eq!(decided(&facts), Decision::Look(Look::Power));
     facts.power = Some(Seen::Present(Power::Running));
     assert_eq!(decided(&facts), Decision::Ready(None));
@@ -377,6 +388,12 @@ fn deletion_never_acts_on_what_is_not_known_or_not_ours() {
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
     facts.vm = Some(VmSeen::Hidden("no privilege".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+    facts.vm = Some(VmSeen::Absent);
+    waits(&facts, |w| matches!(w, Waiting::Unknown(text) if text.contains("once more")));
+    facts.absence_confirmed = true;
+    does(&facts, |s| *s == Step::ReleaseClaims);
+    facts.vm = Some(VmSeen::Foreign("a container".to_owned()));
+    does(&facts, |s| *s == Step::ReleaseClaims);
     set_config(&mut facts, config_with(&[("protection", "1")]));
     waits(&facts, |w| matches!(w, Waiting::Protected(_)));
     set_config(&mut facts, config_with(&[("lock", "backup")]));
@@ -400,6 +417,23 @@ fn deletion_leaves_the_seed_of_a_vm_that_took_over_the_number() {
     does(&facts, |s| *s == Step::ReleaseClaims);
     set_config(&mut facts, config_with(&[("smbios1", other)]));
     does(&facts, |s| *s == Step::DeleteSeed(iso.to_owned()));
+}
+
+#[test]
+fn a_provider_id_without_a_number_is_never_placed_anew() {
+    let mut facts = cloned();
+    facts.machine.spec.virtual_machine_id = None;
+    waits(&facts, |w| matches!(w, Waiting::Foreign(_)));
+    waits(&deleted(facts), |w| matches!(w, Waiting::Unknown(_)));
+}
+
+#[test]
+fn a_clone_that_started_by_itself_is_stopped_before_it_is_seeded() {
+    let mut facts = cloned();
+    facts.listed = listed("running", &[]);
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    does(&facts, |s| *s == Step::Stop);
 }
 
 #[test]

@@ -25,6 +25,17 @@ fn asking(spec: &serde_json::Value) -> Facts {
 }
 
 #[test]
+fn a_bridge_that_would_bring_in_other_options_is_refused() {
+    for bridge in ["vmbr0,link_down=1", "vmbr 0", "vmbr0=1", ""] {
+        let mut facts = cloned();
+        facts.machine.spec.network.as_mut().unwrap().default.as_mut().unwrap().bridge =
+            bridge.to_owned();
+        let why = options(&facts, &facts.vm().unwrap().config).unwrap_err();
+        assert!(why.contains("net0") && why.contains(&format!("{bridge:?}")), "{why}");
+    }
+}
+
+#[test]
 fn a_vm_that_is_as_asked_is_left_alone() {
     assert_eq!(options(&cloned(), &config()).unwrap(), map(&[]));
 }
@@ -67,8 +78,9 @@ fn a_device_that_the_template_lacks_gets_its_mac_from_proxmox() {
     wish(&mut facts);
     let written = options(&facts, &config()).unwrap();
     assert_eq!(written, map(&[("net1", "virtio,bridge=vmbr1")]));
-    assert!(lacks_mac(&facts, &config()));
-    assert!(!lacks_mac(&facts, &config_with(&[("net1", "virtio=BC:24:11:00:00:02,bridge=vmbr1")])));
+    assert_eq!(lacks_mac(&facts, &config()).as_deref(), Some("net1"));
+    let config = config_with(&[("net1", "virtio=BC:24:11:00:00:02,bridge=vmbr1")]);
+    assert_eq!(lacks_mac(&facts, &config), None);
 }
 
 #[test]
@@ -85,7 +97,7 @@ fn a_device_name_that_proxmox_does_not_have_is_refused() {
 fn tags_are_added_and_compared_as_proxmox_keeps_them() {
     let facts = asking(&json!({"tags": ["Prod", "k8s"]}));
     let written = options(&facts, &config_with(&[("tags", "rack7")])).unwrap();
-    assert_eq!(written, map(&[("tags", "ip_net0_10.0.0.10;k8s;prod;rack7")]));
+    assert_eq!(written, map(&[("tags", "ip_net0_10.0.0.10;k8s;Prod;rack7")]));
     let done = config_with(&[("tags", "ip_net0_10.0.0.10;k8s;prod;rack7")]);
     assert_eq!(options(&facts, &done).unwrap(), map(&[]));
 }

@@ -20,10 +20,11 @@ use super::stores::Stores;
 use crate::api::capi::{self, Cluster};
 use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, ObjectKey, Operation};
 use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION, Slot};
-use crate::pve::Upid;
+use crate::pve::{self, ErrorKind, Upid};
 use crate::seen::Seen;
 
 /// The object of this name in a namespace, from its copy.
@@ -69,16 +70,28 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         task: None,
         listed: Seen::Unknown("not read".to_owned()),
         vm: None,
+        absence_confirmed: false,
+        vmid_shared: false,
+        guest_looks: 0,
         power: None,
         placement: None,
         bootstrap: None,
         iso_storages: None,
         guest: None,
         grown: None,
+        template: None,
+        seed_deleted: false,
+        records_lost: false,
         clone_refused: false,
         vmid_foreign: false,
     };
     facts.addresses = addresses(stores, &facts);
+    let number = facts.machine.spec.virtual_machine_id;
+    facts.vmid_shared = number.is_some()
+        && stores.machines.state().iter().any(|other| {
+            other.meta().uid != facts.machine.metadata.uid
+                && other.0.as_ref().is_ok_and(|other| other.spec.virtual_machine_id == number)
+        });
     if !stores.know_ipam() {
         facts.ipam_trouble = Some(
             "the API server does not list IPAddressClaims and IPAddresses of \
@@ -135,18 +148,22 @@ fn address(stores: &Stores, machine: &ProxmoxMachine, slot: Slot) -> AddressFact
         message: said(&claim),
     });
     let given = read(&stores.addresses, &namespace, &name)
-        .filter(|address| address.metadata.deletion_timestamp.is_none())
         .filter(|_| claim.as_ref().is_some_and(|claim| claim.ours))
-        .map(|address| ipam::read_address(&address, &name, &slot));
+        .map(|address| match address.metadata.deletion_timestamp {
+            None => ipam::read_address(&address, &name, &slot).map_err(|why| why.to_string()),
+            Some(_) => Err(format!(
+                "IPAddress {name} is being deleted: delete IPAddressClaim {name} to get another one"
+            )),
+        });
     let (address, wrong) = match given {
         None => (None, None),
         Some(Ok(given)) => {
             let ipam::Assigned { address, prefix, gateway } = given;
             (Some(Address { ip: address, prefix, gateway, metric: None }), None)
         }
-        Some(Err(wrong)) => (None, Some(wrong.to_string())),
+        Some(Err(wrong)) => (None, Some(wrong)),
     };
-    AddressFact { slot, claim, address, wrong }
+    AddressFact { slot, claim, address, wrong, pool_trouble: None }
 }
 
 /// What a provider says on a claim that it does not answer.
@@ -164,12 +181,47 @@ impl Pass<'_> {
     pub(super) async fn look(&mut self, look: Look) {
         match look {
             Look::Connection => self.connect().await,
-            Look::Vm => self.facts.vm = Some(self.find_vm().await),
+            Look::Vm => {
+                let seen = self.find_vm().await;
+                self.confirm_absence(&seen);
+                self.facts.vm = Some(seen);
+            }
+            Look::Pools => self.look_at_pools().await,
             Look::Power => self.facts.power = Some(self.read_power().await),
             Look::Placement => self.facts.placement = Some(self.survey().await),
+            Look::Template(template) => {
+                let seen = self.read_template(&template).await;
+                self.facts.template = Some((template, seen));
+            }
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
-            Look::Guest => self.facts.guest = Some(self.ask_guest().await),
+            Look::Guest => {
+                self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {
+                    remembered.guest_looks = remembered.guest_looks.saturating_add(1);
+                    remembered.guest_looks
+                });
+                self.facts.guest = Some(self.ask_guest().await);
+            }
+        }
+        // What else was to be looked up could not be either.
+        if let Some(fault) = self.lost.take() {
+            self.facts.connection = Some(Err(fault));
+        }
+    }
+
+    /// What to say when a look got no answer.
+    fn unanswered(&self, error: &pve::Error) -> String {
+        if connections::is_endpoint_lost(error)
+            && let (Some(infra), Some(endpoint)) = (&self.facts.infra, &self.endpoint)
+        {
+            // The first one tells enough.
+            let _ = self.lost.set(connections::unreachable(infra, endpoint, error));
+        }
+        match error.kind() {
+            ErrorKind::Forbidden => {
+                format!("{error}; check the token and its privileges on this path")
+            }
+            _ => error.to_string(),
         }
     }
 
@@ -214,7 +266,16 @@ impl Pass<'_> {
             if let Ok(view) = endpoint.recent_view().await {
                 self.facts.listed = view.guests.get(&vmid).cloned().into();
             }
-        } else if let Some(promise) = placement::promise(&self.facts, self.recorded_memory()) {
+            return;
+        }
+        if let Some(view) = endpoint.held_view().await {
+            self.facts.listed = view.guests.get(&vmid).cloned().into();
+        }
+        let known = endpoint.ledger().promises().get(&vmid).cloned();
+        let promise = placement::promise(&self.facts, self.recorded_memory());
+        if let Some(promise) = promise
+            .filter(|new| known.is_none_or(|old| old.owner != new.owner || old.node != new.node))
+        {
             // Refused: the number is another machine's too; whose VM it is shows at the VM.
             let _ = endpoint.ledger().restore(vmid, promise);
         }
@@ -223,6 +284,19 @@ impl Pass<'_> {
     fn recorded_memory(&self) -> u64 {
         let mib = self.facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
         mib.unwrap_or(0) << 20
+    }
+
+    /// What may be wrong with the pools of claims that nobody answers.
+    async fn look_at_pools(&mut self) {
+        for index in 0..self.facts.addresses.len() {
+            let fact = &self.facts.addresses[index];
+            if fact.address.is_some() || fact.pool_trouble.is_some() {
+                continue;
+            }
+            let pool = fact.slot.pool.clone();
+            let text = pool_trouble(&self.shared.client, &self.key.namespace, &pool).await;
+            self.facts.addresses[index].pool_trouble = Some(text);
+        }
     }
 
     /// The bootstrap Secret, and the metrics of the pools that the seed names.
@@ -296,6 +370,38 @@ impl Pass<'_> {
                  4294967295"
             )
         })
+    }
+}
+
+/// Why a claim on a pool may be without an answer, to be appended to a sentence; empty when nothing
+/// is wrong with the pool.
+async fn pool_trouble(client: &kube::Client, namespace: &str, pool: &ipam::PoolRef) -> String {
+    let client = client.clone();
+    let status = match pool.kind.as_str() {
+        IN_CLUSTER_POOL => {
+            let api: Api<InClusterIPPool> = Api::namespaced(client, namespace);
+            api.get_opt(&pool.name).await.map(|found| found.map(|pool| pool.status))
+        }
+        GLOBAL_IN_CLUSTER_POOL => {
+            let api: Api<GlobalInClusterIPPool> = Api::all(client);
+            api.get_opt(&pool.name).await.map(|found| found.map(|pool| pool.status))
+        }
+        other => return format!(": no provider is known for pools of kind {other}"),
+    };
+    match status {
+        Err(error) => format!(": the pool cannot be read: {error}"),
+        Ok(None) => format!(": there is no {pool}; create it"),
+        Ok(Some(None)) => format!(
+            ": no IPAM provider has taken note of {pool} yet. Is the in-cluster provider \
+             (clusterctl init --ipam in-cluster), or capmox with --embedded-ipam, running?"
+        ),
+        Ok(Some(Some(status))) => match status.ip_addresses {
+            Some(usage) if usage.free <= 0 => format!(
+                ": {pool} has no free address ({} of {} in use); add addresses to it",
+                usage.used, usage.total
+            ),
+            _ => String::new(),
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the choice of node and VMID is made from.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -9,6 +10,8 @@ use super::super::pass::Pass;
 use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
 use crate::hypervisor::{Endpoint, Promise, View};
 use crate::ids::VmId;
+use crate::placement::TemplateRef;
+use crate::pve::{self, VmConfig};
 use crate::seen::Seen;
 
 /// What a machine that records a VMID has been promised.
@@ -37,38 +40,39 @@ fn group_of(namespace: &str, cluster: &str, control_plane: bool) -> String {
 
 impl Pass<'_> {
     /// Reads the cluster and adds the promises of machines that it does not list yet.
-    pub(super) async fn survey(&self) -> Seen<PlacementFacts> {
-        let Some(endpoint) = &self.endpoint else {
+    pub(super) async fn survey(&mut self) -> Seen<PlacementFacts> {
+        let Some(endpoint) = &self.endpoint.clone() else {
             return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
         };
         self.restore_promises(endpoint);
         // Before the reading: what is promised while it is made refuses the choice.
         let ledger_version = endpoint.ledger().version();
-        let view = match endpoint.view(Instant::now()).await {
-            Ok(view) => view,
-            Err(error) => return Seen::Unknown(error.to_string()),
+        // A choice that lost a race is made again from the same reading: the ledger is what changed.
+        let (view, next_id) = match self.surveyed.clone() {
+            Some(surveyed) => surveyed,
+            None => match self.read_cluster(endpoint).await {
+                Ok(read) => self.surveyed.insert(read).clone(),
+                Err(error) => return Seen::Unknown(self.unanswered(&error)),
+            },
         };
-        let next_id = if self.facts.machine.spec.vm_id_range.is_some() {
-            None
-        } else {
-            match endpoint.client().next_id().await {
-                Ok(id) => Some(id),
-                Err(error) => return Seen::Unknown(error.to_string()),
-            }
-        };
-        let promises = endpoint.ledger().promises().clone();
-        let mut taken: BTreeSet<VmId> = endpoint.ledger().taken();
+        let mut promises = endpoint.ledger().promises().clone();
+        // A choice that is made again does not stand in its own way.
+        promises.retain(|_, promise| promise.owner != self.facts.uid());
+        let mut taken: BTreeSet<VmId> = endpoint.ledger().taken(Instant::now());
         taken.extend(view.vmids());
+        taken.extend(self.recorded_vmids());
         let mut nodes = nodes(&view);
         for (vmid, promise) in &promises {
-            let unlisted = view.guests.get(vmid).is_none_or(|guest| guest.memory.is_none());
+            // Until it is configured a clone is listed with the memory of its template.
+            let listed = view.guests.get(vmid).and_then(|guest| guest.memory).unwrap_or(0);
             if let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) {
-                node.committed += if unlisted { promise.memory } else { 0 };
+                node.committed += promise.memory.saturating_sub(listed);
             }
         }
         let group = group(&self.facts);
         for (uid, node) in self.placed(&group) {
-            let counted = promises.values().any(|promise| promise.owner == uid);
+            let counted =
+                promises.values().any(|promise| promise.owner == uid) || uid == self.facts.uid();
             if let Some(node) = nodes.get_mut(&node).filter(|_| !counted) {
                 node.same_role += 1;
             }
@@ -84,7 +88,41 @@ impl Pass<'_> {
             next_id,
             guests: view.guests.clone(),
             nodes,
+            storages: view.storages.clone(),
         })
+    }
+
+    async fn read_cluster(
+        &self,
+        endpoint: &Endpoint,
+    ) -> Result<(Arc<View>, Option<VmId>), pve::Error> {
+        let view = endpoint.view(Instant::now()).await?;
+        let ranged = self.facts.machine.spec.vm_id_range.is_some();
+        let next_id = if ranged { None } else { Some(endpoint.client().next_id().await?) };
+        Ok((view, next_id))
+    }
+
+    /// VMIDs that machines with the same credentials record, whether their VM is there or not.
+    fn recorded_vmids(&self) -> Vec<VmId> {
+        let source = self.facts.infra.as_ref().map(credentials);
+        let recorded = |machine: ProxmoxMachine| {
+            let vmid = VmId::try_from(machine.spec.virtual_machine_id?).ok()?;
+            let facts = super::gather(&self.shared.stores, machine);
+            (facts.infra.as_ref().map(credentials) == source).then_some(vmid)
+        };
+        self.machines().into_iter().filter_map(recorded).collect()
+    }
+
+    /// What the template is made of.
+    pub(super) async fn read_template(&self, template: &TemplateRef) -> Seen<VmConfig> {
+        let Some(endpoint) = &self.endpoint else {
+            return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
+        };
+        match endpoint.client().vm_config(&template.node, template.vmid).await {
+            Ok(config) => Seen::Present(config),
+            Err(error) if error.is_vm_missing() => Seen::Absent,
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
+        }
     }
 
     /// After a restart the objects remember what was promised.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::fixture::fresh;
+use super::super::fixture::{fresh, reserved};
 use super::*;
-use crate::hypervisor::GuestEntry;
+use crate::hypervisor::{GuestEntry, StorageEntry};
+use crate::ids::StorageName;
 
 const GIB: u64 = 1 << 30;
 
@@ -37,7 +38,19 @@ fn world() -> PlacementFacts {
         next_id: Some("101".parse().unwrap()),
         guests: BTreeMap::from([("9000".parse().unwrap(), template)]),
         nodes: ["pve1", "pve2"].iter().map(|name| (name.parse().unwrap(), node_fact(64))).collect(),
+        storages: storages(),
     }
+}
+
+fn storages() -> BTreeMap<StorageName, StorageEntry> {
+    [("shared", true, "pve1 pve2"), ("local-lvm", false, "pve1 pve2"), ("fast", true, "pve1")]
+        .into_iter()
+        .map(|(name, shared, nodes)| {
+            let nodes = nodes.split(' ').map(|node| node.parse().unwrap()).collect();
+            let content = vec!["images".to_owned()];
+            (name.parse().unwrap(), StorageEntry { shared: Some(shared), nodes, content })
+        })
+        .collect()
 }
 
 fn facts(spec: &serde_json::Value) -> Facts {
@@ -50,11 +63,64 @@ fn facts(spec: &serde_json::Value) -> Facts {
     facts
 }
 
+/// The choice for a template whose disk is on this storage.
+fn on(storage: &str, facts: &Facts, world: &PlacementFacts) -> Result<Decision, String> {
+    let mut facts = facts.clone();
+    let template = TemplateRef { node: "pve1".parse().unwrap(), vmid: "9000".parse().unwrap() };
+    let disk = format!("{storage}:base-9000-disk-0,size=4G");
+    let config = [("scsi0", disk.as_str())].into_iter().collect();
+    facts.template = Some((template, Seen::Present(config)));
+    choose(&facts, world, None)
+}
+
+fn choose_shared(facts: &Facts, world: &PlacementFacts) -> Result<Decision, String> {
+    on("shared", facts, world)
+}
+
 fn chosen(facts: &Facts, world: &PlacementFacts) -> (String, String) {
-    match choose(facts, world).unwrap() {
-        Step::Reserve { vmid, node, ledger_version: 7, .. } => (vmid.to_string(), node.to_string()),
+    match choose_shared(facts, world).unwrap() {
+        Decision::Do(Step::Reserve { vmid, node, ledger_version: 7, .. }) => {
+            (vmid.to_string(), node.to_string())
+        }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_template_on_local_storage_is_cloned_on_its_own_node_only() {
+    let anywhere = facts(&json!({"allowedNodes": ["pve2", "pve1"]}));
+    let mut world = world();
+    world.nodes.get_mut(&"pve1".parse().unwrap()).unwrap().same_role = 5;
+    match on("local-lvm", &anywhere, &world).unwrap() {
+        Decision::Do(Step::Reserve { node, .. }) => assert_eq!(node.as_str(), "pve1"),
+        other => panic!("{other:?}"),
+    }
+    for spec in [json!({"allowedNodes": ["pve2"]}), json!({"target": "pve2"})] {
+        let why = on("local-lvm", &facts(&spec), &world).unwrap_err();
+        assert!(why.contains("local-lvm") && why.contains("not shared"), "{why}");
+    }
+    let elsewhere = facts(&json!({"storage": "fast", "allowedNodes": ["pve2"]}));
+    let why = choose_shared(&elsewhere, &world).unwrap_err();
+    assert!(why.contains("pve2 has no storage fast"), "{why}");
+    let linked = facts(&json!({"storage": "fast", "full": false}));
+    assert!(choose_shared(&linked, &world).unwrap_err().contains("full clone"));
+}
+
+#[test]
+fn after_a_failed_clone_node_and_template_are_chosen_again_under_the_same_number() {
+    let mut facts = reserved();
+    facts.placement = Some(Seen::Present(world()));
+    let template = TemplateRef { node: "pve1".parse().unwrap(), vmid: "9000".parse().unwrap() };
+    facts.template = Some((template, Seen::Absent));
+    match again(&facts, "105".parse().unwrap()) {
+        Decision::Do(Step::Reserve { vmid, node, .. }) => {
+            assert_eq!((vmid.to_string().as_str(), node.as_str()), ("105", "pve1"));
+        }
+        other => panic!("{other:?}"),
+    }
+    facts.status().proxmox_node = Some("pve1".to_owned());
+    let same = again(&facts, "105".parse().unwrap());
+    assert!(matches!(same, Decision::Do(Step::Clone { .. })), "{same:?}");
 }
 
 #[test]
@@ -96,7 +162,7 @@ fn machines_of_one_role_are_spread() {
 #[test]
 fn what_does_not_fit_is_waited_for_with_the_figures() {
     let facts = facts(&json!({"allowedNodes": ["pve1"], "memoryMiB": 131_072}));
-    let why = choose(&facts, &world()).unwrap_err();
+    let why = choose_shared(&facts, &world()).unwrap_err();
     assert!(why.contains("pve1"), "{why}");
 }
 
@@ -106,21 +172,21 @@ fn a_number_comes_from_the_range_or_is_waited_for() {
     assert_eq!(chosen(&asking, &world()).0, "500");
     let mut full = world();
     full.taken.extend(["500", "501"].iter().map(|id| id.parse::<VmId>().unwrap()));
-    assert!(choose(&asking, &full).unwrap_err().contains("500-501"));
+    assert!(choose_shared(&asking, &full).unwrap_err().contains("500-501"));
 }
 
 #[test]
 fn a_node_or_template_that_is_not_there_is_named_with_the_remedy() {
-    let why = choose(&facts(&json!({"target": "pve9"})), &world()).unwrap_err();
+    let why = choose_shared(&facts(&json!({"target": "pve9"})), &world()).unwrap_err();
     assert!(why.contains("pve9") && why.contains("pve1, pve2"), "{why}");
-    let why = choose(&facts(&json!({"sourceNode": "pve9"})), &world()).unwrap_err();
+    let why = choose_shared(&facts(&json!({"sourceNode": "pve9"})), &world()).unwrap_err();
     assert!(why.contains("pve9") && why.contains("spec.sourceNode"), "{why}");
-    let why = choose(&facts(&json!({"templateID": 9999})), &world()).unwrap_err();
+    let why = choose_shared(&facts(&json!({"templateID": 9999})), &world()).unwrap_err();
     assert!(why.contains("9999"), "{why}");
     let mut down = world();
     down.guests.clear();
     down.nodes.get_mut(&"pve1".parse().unwrap()).unwrap().state = hypervisor::NodeState::Offline;
-    let why = choose(&fresh(), &down).unwrap_err();
+    let why = choose_shared(&fresh(), &down).unwrap_err();
     assert!(why.contains("does not answer"), "{why}");
 }
 

@@ -135,9 +135,9 @@ fn sizes_are_powers_of_1024() {
 }
 
 #[test]
-fn tags_are_sets_in_lower_case() {
+fn tags_are_compared_in_lower_case_and_kept_as_written() {
     let tags = Tags::parse("B;a, C a");
-    assert_eq!(tags.to_string(), "a;b;c");
+    assert_eq!(tags.to_string(), "a;B;C");
     assert!(tags.contains("A") && !tags.contains("d"));
     assert!(tags.is_superset(&Tags::parse("c,B")));
     assert!(Tags::parse("").is_empty() && Tags::parse(" ;").is_empty());
