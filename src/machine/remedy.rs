@@ -33,7 +33,7 @@ pub(super) fn remedy(cause: Option<Cause>, operation: Operation, facts: &Facts) 
             "set spec.disks.bootVolume to a disk of the template and a size not below its own"
         }
         (Cause::NodeMissing, _) => "name a node of the Proxmox cluster",
-        (Cause::NoQuorum, _) => "bring the nodes of the Proxmox cluster back",
+        (Cause::NoQuorum, _) => "the Proxmox cluster has no quorum, bring its nodes back",
         (Cause::Protected, _) => "clear the protection option of the VM in Proxmox",
         _ => return None,
     };

@@ -1,7 +1,7 @@
 //! One case: a namespace, a hypervisor, a cluster whose core the test plays, and ways to wait.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ impl Case {
         let condition = |found: Option<&K>| found.is_some_and(&holds);
         match timeout(PATIENCE, await_condition(self.api::<K>(), name, condition)).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!("{name}, {what}: not within {PATIENCE:?}\n{}", self.story().await),
+            Err(late) => panic!("{name}, {what}: {late}\n{}", self.story().await),
         }
     }
 
@@ -278,9 +278,7 @@ impl Case {
             if let Some(found) = probe(&self.fake) {
                 return found;
             }
-            if Instant::now() > deadline {
-                panic!("{what}: not within {PATIENCE:?}\n{}", self.story().await);
-            }
+            assert!(Instant::now() < deadline, "{what}: too late\n{}", self.story().await);
         }
     }
 
@@ -332,9 +330,8 @@ impl Case {
         K: Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let gone = |found: Option<&K>| found.is_none();
-        if timeout(PATIENCE, await_condition(self.api::<K>(), name, gone)).await.is_err() {
-            panic!("{name} does not go within {PATIENCE:?}\n{}", self.story().await);
-        }
+        let ended = timeout(PATIENCE, await_condition(self.api::<K>(), name, gone)).await;
+        assert!(ended.is_ok(), "{name} does not go\n{}", self.story().await);
     }
 
     /// Deletes everything, and sees that nothing is left and nothing was told that is secret.
@@ -421,10 +418,10 @@ impl Case {
         let clusters: Vec<ProxmoxCluster> = self.list().await;
         let mut text = String::new();
         for cluster in clusters {
-            text += &format!("ProxmoxCluster: {}\n", json!(cluster.status));
+            let _ = writeln!(text, "ProxmoxCluster: {}", json!(cluster.status));
         }
         for machine in machines {
-            text += &format!("{}: {}\n", machine.name_any(), machine.data);
+            let _ = writeln!(text, "{}: {}", machine.name_any(), machine.data);
         }
         let log = self.stage.log();
         let ours: Vec<&str> = log.lines().filter(|line| line.contains(&self.namespace)).collect();

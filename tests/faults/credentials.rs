@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use capmox::api::reasons;
+use futures::future::join_all;
 use pve_fake::seed::PROVIDER_PRIVILEGES;
-use pve_fake::{Change, Config};
+use pve_fake::{Action, Change, Config, FaultRule};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::case::Case;
 
@@ -179,6 +181,29 @@ pub(crate) async fn an_endpoint_that_is_down_is_told_and_waited_for() {
     case.ready("m").await;
     case.end().await;
     gate.abort();
+}
+
+pub(crate) async fn an_endpoint_that_hangs_holds_up_nobody_else() {
+    // More machines than the manager works on at once.
+    const MACHINES: usize = 15;
+    let stuck = Case::sound().await;
+    stuck.fake.faults().add(FaultRule::always("", "/**", Action::Hang));
+    let names: Vec<String> = (0..MACHINES).map(|number| format!("m{number}")).collect();
+    for name in &names {
+        stuck.machine(name, json!({"memoryMiB": 2048})).await;
+    }
+    stuck.sees("calls hang", |fake| (fake.journal().total() > 0).then_some(())).await;
+    let start = Instant::now();
+    let sound = Case::sound().await;
+    sound.machine("m", json!({})).await;
+    sound.ready("m").await;
+    println!("ready beside {MACHINES} machines of a Proxmox that hangs: {:?}", start.elapsed());
+    sound.end().await;
+    stuck.says("m0", UNREACHABLE, &[&stuck.fake.url(), "can be reached"]).await;
+    stuck.fake.faults().clear();
+    stuck.fake.close_connections();
+    join_all(names.iter().map(|name| stuck.ready(name))).await;
+    stuck.end().await;
 }
 
 pub(crate) async fn a_certificate_that_is_not_trusted_is_told_with_the_remedy() {

@@ -164,7 +164,7 @@ pub(crate) async fn of_the_whole_cluster_without_quorum() {
     let told = |found: &ProxmoxMachine| {
         said(found).is_some_and(|condition| {
             let text = text(condition);
-            text.contains("quorum") && text.contains("bring the nodes")
+            text.contains("no quorum, bring its nodes back")
         })
     };
     case.until("m", "the lost quorum is told", told).await;
@@ -174,7 +174,8 @@ pub(crate) async fn of_the_whole_cluster_without_quorum() {
     case.fake.change(Change::QuorumLost { millis: None });
     case.delete("m").await;
     case.until("m", "the lost quorum is told", |found| {
-        said(found).is_some_and(|condition| text(condition).contains("quorum"))
+        said(found)
+            .is_some_and(|condition| text(condition).contains("no quorum, bring its nodes back"))
     })
     .await;
     assert_eq!(case.vms_of("m").len(), 1);
