@@ -52,9 +52,10 @@ impl Machines {
             let vmid = infra.and_then(|infra| infra.spec.virtual_machine_id);
             OneMachine {
                 name: machine.name_any(),
-                kind: match is_control_plane(&machine.metadata) {
-                    true => Kind::ControlPlane,
-                    false => Kind::Worker,
+                kind: if is_control_plane(&machine.metadata) {
+                    Kind::ControlPlane
+                } else {
+                    Kind::Worker
                 },
                 phase: text("/phase"),
                 is_deleting: machine.metadata.deletion_timestamp.is_some(),

@@ -105,17 +105,14 @@ impl Stage {
                 ticks.tick().await;
             }
         };
-        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+        let Ok(()) = tokio::time::timeout(PATIENCE, waiting).await else {
             panic!("not within {PATIENCE:?}: {what}\n{}", self.describe().await);
-        }
+        };
     }
 
     async fn describe(&self) -> String {
-        let mut text = self.world.describe(15).await;
-        for guest in self.guests.records() {
-            text += &format!("guest {} {}: {:?}\n", guest.vmid, guest.name, guest.progress);
-        }
-        text + &self.manager.log_tail(40)
+        let world = self.world.describe(15).await;
+        format!("{world}{:#?}\n{}", self.guests, self.manager.log_tail(40))
     }
 
     pub(crate) fn workload(&self) -> Workload {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::denial::Denial;
 
 /// The kinds that are judged.
-#[expect(clippy::enum_variant_names, reason = "the kinds as they are spelt everywhere")]
+#[expect(clippy::enum_variant_names, reason = "they are called as the kinds are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ProxmoxCluster,

@@ -126,9 +126,9 @@ mod tests {
         let folder = testbed::root().join("templates/parts");
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".jinja") {
-                found.push(name);
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "jinja") {
+                found.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
             }
         }
         found.sort();
