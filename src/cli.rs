@@ -55,7 +55,8 @@ struct Flags {
     #[arg(long, value_name = "VALUE")]
     watch_filter: Option<String>,
 
-    /// Objects of one kind that are worked on at once
+    /// Objects of one kind that are worked on at once; of ProxmoxMachines, so many of each Proxmox
+    /// endpoint
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
 

@@ -78,11 +78,12 @@ pub struct ProxmoxClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_spec: Option<CloneSpec>,
 
-    /// Secret with the credentials for Proxmox, used unless the manager was given credentials of
-    /// its own. Its keys are `url` (for example `https://pve.example.com:8006`), `token` (user,
+    /// Secret with the credentials for Proxmox. It goes before the credentials that the manager was
+    /// started with. Its keys are `url` (for example `https://pve.example.com:8006`), `token` (user,
     /// realm and name of an API token, `user@realm!name`), `secret` (the token's UUID), and
-    /// optionally `insecure` (`true` skips the check of the TLS certificate) and `root_ca` (PEM
-    /// bundle of certificate authorities to trust).
+    /// optionally `insecure` and `root_ca` (PEM bundle of certificate authorities to trust). The
+    /// certificate of Proxmox is checked only when `insecure` is there and is `false`. A change of
+    /// the Secret takes effect at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub credentials_ref: Option<SecretRef>,

@@ -20,6 +20,28 @@ pub struct Metadata {
     pub provider_id: Option<String>,
     /// `spec.version` of the Machine, such as `v1.34.4`; an empty text counts as none.
     pub kubernetes_version: Option<String>,
+    /// Where the VM is. The peer's flavour proxmox-labels asks for it, but the peer tells nobody; so
+    /// it is given only to bootstrap data that [`asks_for_place`].
+    pub place: Option<Place>,
+}
+
+/// Where a VM was when its seed was made; it may be moved later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its Proxmox node.
+    pub node: String,
+    /// The failure domain: as Cluster API chose it, or the node.
+    pub zone: String,
+}
+
+/// The variables by which templates ask for [`Metadata::place`].
+const PLACE_VARIABLES: [&[u8]; 2] = [b"meta_data.proxmox_node", b"meta_data.zone"];
+
+/// Whether bootstrap data asks where its VM is.
+pub fn asks_for_place(payload: &[u8]) -> bool {
+    PLACE_VARIABLES
+        .iter()
+        .any(|variable| payload.windows(variable.len()).any(|window| window == *variable))
 }
 
 /// Renders `meta-data`.
@@ -50,6 +72,10 @@ pub fn metadata(metadata: &Metadata) -> Result<String, Problem> {
     if let Some(version) = metadata.kubernetes_version.as_deref().filter(|v| !v.is_empty()) {
         line("kubernetes-version", version);
     }
+    if let Some(place) = &metadata.place {
+        line("proxmox-node", &place.node);
+        line("zone", &place.zone);
+    }
     Ok(text)
 }
 
@@ -61,8 +87,7 @@ mod tests {
         Metadata {
             instance_id: "9a8b7c6d-0000-4000-8000-000000000001".into(),
             hostname: "lab-cp-0".into(),
-            provider_id: None,
-            kubernetes_version: None,
+            ..Metadata::default()
         }
     }
 
@@ -90,6 +115,16 @@ mod tests {
         ));
         let unknown = Metadata { kubernetes_version: Some(String::new()), ..guest() };
         assert_eq!(metadata(&unknown), metadata(&guest()));
+    }
+
+    #[test]
+    fn the_place_is_told_by_the_names_that_templates_ask_for() {
+        let place = Some(Place { node: "pve2".into(), zone: "rack-1".into() });
+        let text = metadata(&Metadata { place, ..guest() }).expect("renders");
+        assert!(text.ends_with("hostname: lab-cp-0\nproxmox-node: pve2\nzone: rack-1\n"), "{text}");
+        assert!(asks_for_place(b"node-labels: a={{ ds.meta_data.proxmox_node }}"));
+        assert!(asks_for_place(b"{{ ds.meta_data.zone }}"));
+        assert!(!asks_for_place(b"zone: {{ ds.meta_data.instance_id }}"));
     }
 
     #[test]

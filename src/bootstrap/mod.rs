@@ -18,7 +18,7 @@ pub mod seed;
 pub mod user_data;
 mod yaml;
 
-pub use metadata::{Metadata, metadata};
+pub use metadata::{Metadata, Place, asks_for_place, metadata};
 pub use network::{NetworkPlan, network_config};
 pub use problem::Problem;
 pub use seed::SeedFiles;

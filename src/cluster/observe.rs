@@ -21,10 +21,10 @@ use super::facts::{
     MachineFact, Owner, PoolFact, PoolSeen, Remains, SecretFact, Surroundings, User, cluster_name,
     credentials, key,
 };
-use super::report::unreachable;
 use super::watches::{ClusterGuard, MachineGuard};
 use crate::api::ipam::{IPAddressClaim, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
+use crate::connections::unreachable;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
 use crate::ipam::{Family, desired_pools, pool_name};
@@ -104,14 +104,7 @@ pub(super) async fn remains(desk: &Desk, cluster: &ProxmoxCluster) -> Remains {
 /// Asks Proxmox for its version, which shows that it answers and takes the credentials.
 async fn ask_proxmox(desk: &Desk, cluster: &ProxmoxCluster) -> Result<String, Fault> {
     let endpoint = desk.connections.of(cluster).await?;
-    endpoint.version().await.map_err(|error| {
-        let source = credentials(cluster).map_or_else(
-            || "the manager's own credentials (PROXMOX_URL, PROXMOX_TOKEN, PROXMOX_SECRET)".into(),
-            |secret| format!("Secret {secret}"),
-        );
-        let base = endpoint.client().base_url().to_string();
-        Fault::new(error.class(), unreachable(&base, &source, &error))
-    })
+    endpoint.version().await.map_err(|error| unreachable(cluster, &endpoint, &error))
 }
 
 async fn named_secret(desk: &Desk, cluster: &ProxmoxCluster) -> Option<Seen<SecretFact>> {

@@ -10,7 +10,6 @@ use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, reasons};
 use crate::hypervisor::ObjectKey;
-use crate::pve;
 
 /// Machines that are named in a message; of more, the number is told.
 const NAMED: usize = 5;
@@ -287,43 +286,6 @@ fn deleting(remains: &[Remainder]) -> State {
         return State::waiting(reasons::DELETING, "lets go of pools and credentials");
     }
     together(states)
-}
-
-/// What to do about an endpoint that does not answer as it should.
-///
-/// `base` is its URL, and `credentials` where they come from.
-pub(super) fn unreachable(base: &str, credentials: &str, error: &pve::Error) -> String {
-    use pve::ErrorKind as Kind;
-    let remedy = match error.kind() {
-        Kind::Tls => format!(
-            "put the certificate of its authority into root_ca of {credentials}, or set insecure \
-             there to true"
-        ),
-        Kind::Unauthorized => format!("check token and secret in {credentials}"),
-        Kind::Forbidden => {
-            format!("give the token of {credentials} the privilege, also on the token itself")
-        }
-        Kind::NotImplemented | Kind::Decode => {
-            format!("check that url in {credentials} leads to the API of Proxmox VE")
-        }
-        Kind::NoQuorum => "bring the nodes of the Proxmox cluster back".to_owned(),
-        Kind::Connect
-        | Kind::Timeout
-        | Kind::BadRequest { .. }
-        | Kind::NodeUnreachable
-        | Kind::VmMissing
-        | Kind::VmIdTaken
-        | Kind::VmLocked
-        | Kind::AgentDown
-        | Kind::DigestMismatch
-        | Kind::Server => {
-            format!("check that {base} runs and can be reached, and url in {credentials}")
-        }
-    };
-    // Failures to connect name the endpoint themselves.
-    let error = error.to_string();
-    let at = if error.contains(base) { String::new() } else { format!("{base}: ") };
-    format!("{at}{error}: {remedy}")
 }
 
 #[cfg(test)]

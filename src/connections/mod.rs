@@ -7,6 +7,7 @@
 mod credentials;
 mod own;
 mod pool;
+mod remedy;
 mod watched;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 use credentials::Credentials;
 pub use own::{Given, Own};
 use pool::Pool;
+pub use remedy::unreachable;
 use watched::WatchedSecrets;
 
 /// Where a cluster's credentials stand. Another kind of source is another variant here and another

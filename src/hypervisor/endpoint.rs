@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::gate::{Admission, Gate};
 use super::tasks::{Exit, Operation, TaskState, Tasks};
 use super::{Ledger, ObjectKey, View};
 use crate::ids::VmId;
@@ -39,6 +40,7 @@ pub struct Endpoint {
     watched: Mutex<BTreeMap<VmId, ObjectKey>>,
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
+    gate: Arc<Gate>,
     wakes: Wakes,
     work: Notify,
 }
@@ -75,6 +77,7 @@ impl Endpoint {
             watched: Mutex::default(),
             agents: Mutex::default(),
             health: Mutex::default(),
+            gate: Arc::default(),
             wakes,
             work: Notify::new(),
         });
@@ -135,15 +138,29 @@ impl Endpoint {
                     held.view.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
                 *held = Reading { view: Some(Arc::clone(&view)), failure: None };
                 lock(&self.health).trouble = None;
+                self.gate.find();
                 self.wake_watchers(&changed);
                 Ok(view)
             }
             Err(error) => {
                 held.failure = Some((Instant::now(), error.clone()));
-                lock(&self.health).trouble = Some(error.clone());
+                self.note_trouble(&error);
                 Err(error)
             }
         }
+    }
+
+    fn note_trouble(&self, error: &pve::Error) {
+        lock(&self.health).trouble = Some(error.clone());
+        if error.is_endpoint_lost() {
+            self.gate.lose(error.clone());
+        }
+    }
+
+    /// Lets somebody ask this endpoint, beside at most `at_most - 1` others; waits a moment for a
+    /// place if need be.
+    pub async fn admit(&self, at_most: usize) -> Admission {
+        self.gate.admit(at_most).await
     }
 
     /// The last reading, however old; nothing is asked for.
@@ -162,16 +179,16 @@ impl Endpoint {
         if let Health { version: Some(version), trouble: None } = self.health() {
             return Ok(version);
         }
-        let answer = self.client.version().await;
-        let mut health = lock(&self.health);
-        match answer {
+        match self.client.version().await {
             Ok(version) => {
+                let mut health = lock(&self.health);
                 health.version = Some(version.version.clone());
                 health.trouble = None;
+                self.gate.find();
                 Ok(version.version)
             }
             Err(error) => {
-                health.trouble = Some(error.clone());
+                self.note_trouble(&error);
                 Err(error)
             }
         }

@@ -6,11 +6,13 @@
 //! module reports facts; it decides nothing and knows nothing of Kubernetes.
 
 mod endpoint;
+mod gate;
 mod ledger;
 mod tasks;
 mod view;
 
 pub use endpoint::{Endpoint, Health, Wakes};
+pub use gate::{Admission, Leave};
 pub use ledger::{Ledger, Promise, Refused};
 pub use tasks::{Ended, Exit, Operation, TaskState};
 pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, StorageEntry, View};

@@ -8,10 +8,11 @@ use super::decide::{mark, without_mark};
 use super::decision::Step;
 use super::facts::{Facts, Power};
 use super::pass::{Pass, Setback};
+use super::remedy::remedy;
 use super::seed;
 use crate::bootstrap::seed::file_name;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, Operation, Promise};
+use crate::hypervisor::{Endpoint, Exit, Operation, Promise, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
 use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid, VmConfig};
@@ -95,8 +96,11 @@ impl Pass<'_> {
     }
 
     /// A lock that somebody holds is waited for; anything else is told.
-    fn refused(operation: Operation, error: &pve::Error) -> Setback {
+    fn refused(&self, operation: Operation, error: &pve::Error) -> Setback {
         let mut message = error.to_string();
+        if let Some(remedy) = remedy(error.cause(), operation, &self.facts) {
+            message = format!("{message}: {remedy}");
+        }
         if error.outcome_unknown() {
             message.push_str("; whether it took effect is going to be looked at");
         }
@@ -105,7 +109,7 @@ impl Pass<'_> {
 
     fn failed_task(&mut self) -> Setback {
         let ended = match self.facts.task.take() {
-            Some(crate::hypervisor::TaskState::Ended(ended)) => Some(ended),
+            Some(TaskState::Ended(ended)) => Some(ended),
             _ => None,
         };
         if let Some(endpoint) = &self.endpoint {
@@ -115,13 +119,15 @@ impl Pass<'_> {
             || (Operation::Recorded, "the task is not known any more".to_owned()),
             |ended| {
                 let said = match ended.exit {
-                    crate::hypervisor::Exit::Failure(text) => text,
-                    crate::hypervisor::Exit::Unknown(text) => {
+                    Exit::Failure(text) => text,
+                    Exit::Unknown(text) => {
                         format!("how it ended is not known: {text}")
                     }
-                    crate::hypervisor::Exit::Success => "OK".to_owned(),
+                    Exit::Success => "OK".to_owned(),
                 };
-                (ended.operation, format!("{said} (task {})", ended.upid))
+                let remedy = remedy(Cause::of(&said), ended.operation, &self.facts);
+                let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
+                (ended.operation, format!("{said} (task {}){remedy}", ended.upid))
             },
         );
         if operation == Operation::Resize {
@@ -203,7 +209,7 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Clone, &error)),
+            Err(error) => Err(self.refused(Operation::Clone, &error)),
         }
     }
 
@@ -257,7 +263,7 @@ impl Pass<'_> {
             return Ok(config.clone());
         }
         let read = endpoint.client().vm_config(&template.node, template.vmid).await;
-        read.map_err(|error| Self::refused(Operation::Clone, &error))
+        read.map_err(|error| self.refused(Operation::Clone, &error))
     }
 
     async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {
@@ -292,7 +298,7 @@ impl Pass<'_> {
                 self.started(&endpoint, operation, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(operation, &error)),
+            Err(error) => Err(self.refused(operation, &error)),
         }
     }
 
@@ -304,7 +310,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Resize, upid);
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Resize, &error)),
+            Err(error) => Err(self.refused(Operation::Resize, &error)),
         }
     }
 
@@ -326,7 +332,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Upload, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Upload, &error)),
+            Err(error) => Err(self.refused(Operation::Upload, &error)),
         }
     }
 
@@ -360,7 +366,7 @@ impl Pass<'_> {
                 self.facts.seed_deleted = true;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::DeleteSeed, &error)),
+            Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
         }
     }
 
@@ -375,7 +381,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Start, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Start, &error)),
+            Err(error) => Err(self.refused(Operation::Start, &error)),
         }
     }
 
@@ -386,7 +392,7 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Stop, Some(upid));
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Stop, &error)),
+            Err(error) => Err(self.refused(Operation::Stop, &error)),
         }
     }
 
@@ -404,7 +410,7 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(Self::refused(Operation::Destroy, &error)),
+            Err(error) => Err(self.refused(Operation::Destroy, &error)),
         }
     }
 }

@@ -91,6 +91,13 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
                  expected net1 to net31"
             ));
         }
+        if !is_bridge(wanted.bridge) {
+            return Err(format!(
+                "spec.network: bridge {:?} of {name} is no name of a bridge of Proxmox: expected \
+                 letters, digits, '-', '_' and '.'",
+                wanted.bridge
+            ));
+        }
         let model = wanted.model.as_str();
         let found = config.net(name);
         let mut device = found.clone().unwrap_or_else(|| NetDevice::new(model));
@@ -111,6 +118,11 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
         }
     }
     Ok(options)
+}
+
+/// Proxmox's own rule for the option; a comma would begin another option of the device.
+fn is_bridge(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
 }
 
 /// The device that the seed has to name and that has no MAC address yet.

@@ -15,6 +15,7 @@ mod fixture;
 mod observe;
 mod pass;
 mod placing;
+mod remedy;
 mod report;
 mod seed;
 mod stores;
@@ -42,6 +43,9 @@ const FIRST_READING: Duration = Duration::from_secs(10);
 /// Soon again: something is about to arrive.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+/// Until an endpoint that hangs is asked again by a machine that found it crowded.
+const CROWDED: Duration = Duration::from_secs(5);
+
 /// What the controller works with.
 #[expect(missing_debug_implementations, reason = "the Kubernetes client has none")]
 pub struct Context {
@@ -55,7 +59,7 @@ pub struct Context {
     pub namespace: Option<String>,
     /// Value of the watch label that objects must carry; any when none.
     pub watch_filter: Option<String>,
-    /// Objects worked on at once.
+    /// Objects of one endpoint worked on at once.
     pub concurrency: u16,
 }
 
@@ -66,7 +70,9 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
     let memory = Memory::default();
     let started = Instant::now();
-    let shared = Arc::new(Shared { client, connections, stores, recorder, memory, started });
+    let at_one_endpoint = usize::from(concurrency);
+    let shared = Shared { client, connections, stores, recorder, memory, started, at_one_endpoint };
+    let shared = Arc::new(shared);
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
         wakes.recv().await.map(|key| (key, wakes))
     });
@@ -82,7 +88,8 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     };
     let work = controller
         .reconcile_on(stores::woken(wakes))
-        .with_config(controller::Config::default().concurrency(concurrency))
+        // Room beside the machines of an endpoint that hangs.
+        .with_config(controller::Config::default().concurrency(concurrency.saturating_mul(2)))
         .graceful_shutdown_on(shutdown.cancelled_owned())
         .run(reconcile, on_error, shared)
         .for_each(|result| async move {
@@ -124,6 +131,7 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
 fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
     match error {
         Interrupted::Conflict => Action::requeue(AT_ONCE),
+        Interrupted::Crowded => Action::requeue(CROWDED),
         Interrupted::Api(_) => {
             warn!(machine = %object.name_any(), %error, "pass interrupted");
             Action::requeue(Duration::from_secs(5))

@@ -1,7 +1,7 @@
 //! One pass over one machine: observe, decide and act in turns, then report.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +19,7 @@ use super::stores::Stores;
 use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, ObjectKey, Operation, View};
+use crate::hypervisor::{Endpoint, Leave, ObjectKey, Operation, View};
 use crate::ids::VmId;
 
 /// Turns of one pass. A whole life takes about twenty; more means that two decisions undo each
@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) recorder: Recorder,
     pub(super) memory: Memory,
     pub(super) started: tokio::time::Instant,
+    /// Machines that may ask one endpoint at once.
+    pub(super) at_one_endpoint: usize,
 }
 
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
@@ -110,6 +112,9 @@ pub(super) enum Interrupted {
     /// Somebody else changed the object.
     #[error("the object changed meanwhile")]
     Conflict,
+    /// The endpoint has as many to serve as it may, and does not go on.
+    #[error("the Proxmox endpoint hangs")]
+    Crowded,
     /// The API server refused or did not answer.
     #[error("API server: {0}")]
     Api(#[source] Box<kube::Error>),
@@ -146,6 +151,12 @@ pub(super) struct Pass<'a> {
     pub(super) shared: &'a Shared,
     pub(super) key: ObjectKey,
     pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// Leave to ask the endpoint.
+    pub(super) leave: Option<Leave>,
+    /// No leave was to be had: the pass has to come again.
+    pub(super) crowded: bool,
+    /// Why the endpoint turned out to be of no use during this pass.
+    pub(super) lost: OnceLock<Fault>,
     /// As the API server has it; [`Facts::machine`] is what it is going to be.
     pub(super) stored: ProxmoxMachine,
     pub(super) facts: Facts,
@@ -160,7 +171,17 @@ impl<'a> Pass<'a> {
         let (stored, grown) =
             shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
         let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
-        Self { shared, key, endpoint: None, stored, facts, surveyed: None }
+        Self {
+            shared,
+            key,
+            endpoint: None,
+            leave: None,
+            crowded: false,
+            lost: OnceLock::new(),
+            stored,
+            facts,
+            surveyed: None,
+        }
     }
 
     /// Runs the pass and says when the next one is due.
@@ -178,7 +199,12 @@ impl<'a> Pass<'a> {
             let decision = decide(&self.facts, now());
             debug!(?decision, "decided");
             match decision {
-                Decision::Look(look) => self.look(look).await,
+                Decision::Look(look) => {
+                    self.look(look).await;
+                    if self.crowded {
+                        return Err(Interrupted::Crowded);
+                    }
+                }
                 Decision::Do(step) => match self.perform_unless_vain(step).await {
                     Ok(()) => {}
                     Err(Setback::Interrupted(Interrupted::Api(error))) if is_refusal(&error) => {
@@ -222,7 +248,14 @@ impl<'a> Pass<'a> {
                     "Proxmox reported success more than once, and the effect does not show",
                 ),
             )),
-            _ => self.perform(step).await,
+            _ => {
+                let done = self.perform(step).await;
+                if done.is_err() {
+                    // A refusal is no success, and tells for itself.
+                    self.shared.memory.with(&self.key, |remembered| remembered.repeated = None);
+                }
+                done
+            }
         }
     }
 

@@ -300,6 +300,13 @@ fn deletion(waiting: &Waiting) -> Option<State> {
 }
 
 fn locked(vmid: crate::ids::VmId, lock: &str) -> String {
+    if lock == "clone" {
+        // Its disks are not whole, and never are going to be.
+        return format!(
+            "VM {vmid} is being cloned (lock clone); if no clone is running in Proxmox, it was cut \
+             short: remove the incomplete VM with: qm destroy {vmid} --skiplock"
+        );
+    }
     format!(
         "VM {vmid} is locked ({lock}) by an operation in Proxmox; if none is running there, unlock \
          it with: qm unlock {vmid}"

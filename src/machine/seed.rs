@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use secrecy::ExposeSecret;
 
 use super::decide::provider_id;
-use super::facts::{BootstrapData, Facts};
+use super::facts::{BootstrapData, Facts, VmSeen};
 use crate::api::{self, AdditionalNetworkDevice};
 use crate::bootstrap::network::{Ethernet, NetworkPlan, Route, Rule, Static, Vrf};
-use crate::bootstrap::{Format, Metadata, SeedFiles, seed};
+use crate::bootstrap::{Format, Metadata, Place, SeedFiles, asks_for_place, seed};
 use crate::ids::{StorageName, VmId};
 use crate::ipam::{DEFAULT_DEVICE, Family};
 use crate::pve::VmConfig;
@@ -38,10 +38,20 @@ pub(super) fn files(
         instance_id: uuid,
         hostname: facts.name().to_owned(),
         kubernetes_version: facts.owner.as_ref().and_then(|owner| owner.spec.version.clone()),
+        place: place(facts).filter(|_| asks_for_place(data.value.expose_secret())),
     };
     let plan = plan(facts, config)?;
     SeedFiles::render(format, data.value.expose_secret(), &identity, &plan)
         .map_err(|why| why.to_string())
+}
+
+/// Where the VM is, as seen now.
+fn place(facts: &Facts) -> Option<Place> {
+    let Some(VmSeen::Present(vm)) = &facts.vm else { return None };
+    let node = vm.node.to_string();
+    let domain = facts.owner.as_ref().and_then(|owner| owner.spec.failure_domain.clone());
+    let zone = domain.filter(|domain| !domain.is_empty()).unwrap_or_else(|| node.clone());
+    Some(Place { node, zone })
 }
 
 /// The guest's network: the default device first, then the additional ones as listed.

@@ -193,6 +193,14 @@ impl Error {
         self.cause == Some(Cause::TaskUnknown)
     }
 
+    /// The endpoint itself is of no use: it concerns not one node or VM, but everything.
+    pub fn is_endpoint_lost(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Connect | ErrorKind::Timeout | ErrorKind::Tls | ErrorKind::Unauthorized
+        )
+    }
+
     /// The volume is not there.
     pub fn is_volume_missing(&self) -> bool {
         self.cause == Some(Cause::VolumeMissing)

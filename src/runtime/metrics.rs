@@ -45,15 +45,17 @@ struct KindLabels {
     kind: &'static str,
 }
 
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
 /// The process's metrics. Cheap to clone; clones count into the same.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
     calls: Family<CallLabels, Counter>,
-    durations: Family<PathLabels, Histogram, fn() -> Histogram>,
+    durations: Histograms<PathLabels>,
     retries: Family<PathLabels, Counter>,
     passes: Family<PassLabels, Counter>,
-    pass_durations: Family<KindLabels, Histogram, fn() -> Histogram>,
+    pass_durations: Histograms<KindLabels>,
     leader: Gauge,
 }
 
@@ -101,7 +103,7 @@ impl Default for Metrics {
 
 fn register_passes(
     registry: &mut Registry,
-) -> (Family<PassLabels, Counter>, Family<KindLabels, Histogram, fn() -> Histogram>) {
+) -> (Family<PassLabels, Counter>, Histograms<KindLabels>) {
     let passes = Family::default();
     registry.register(
         "reconciles",

@@ -48,7 +48,10 @@ impl Logging {
             .with_default(others)
             .with_target("capmox", own)
             .with_target(CALLS, calls)
-            // Its debug lines hold headers.
+            // It prints whole objects that it cannot read, and one may be a Secret.
+            .with_target("kube_client::client", Level::ERROR)
+            .with_target("kube_client::client::builder", others)
+            // Their debug lines hold headers.
             .with_target("hyper", Level::INFO)
             .with_target("h2", Level::INFO)
             .with_target("rustls", Level::INFO)
@@ -94,6 +97,8 @@ mod tests {
             (4, "capmox::pve::transport", Level::DEBUG, true),
             (6, "capmox::machine", Level::TRACE, true),
             (99, "kube_client", Level::TRACE, false),
+            (99, "kube_client::client", Level::WARN, false),
+            (99, "kube_client::client::builder", Level::DEBUG, true),
             (99, "hyper_util::client", Level::DEBUG, false),
             (99, "h2::codec", Level::DEBUG, false),
             (-1, "capmox", Level::INFO, true),

@@ -31,6 +31,11 @@ use super::rules::{self, Kind, Review, Verdict};
 /// Where capmox v0.7 serves, and so where existing `ValidatingWebhookConfiguration`s point to.
 const CLUSTER_PATH: &str = "/validate-infrastructure-cluster-x-k8s-io-v1alpha1-proxmoxcluster";
 const MACHINE_PATH: &str = "/validate-infrastructure-cluster-x-k8s-io-v1alpha1-proxmoxmachine";
+/// capmox v0.7 judges no templates; the paths follow the same pattern.
+const CLUSTER_TEMPLATE_PATH: &str =
+    "/validate-infrastructure-cluster-x-k8s-io-v1alpha1-proxmoxclustertemplate";
+const MACHINE_TEMPLATE_PATH: &str =
+    "/validate-infrastructure-cluster-x-k8s-io-v1alpha1-proxmoxmachinetemplate";
 
 /// Old and new object of the largest request that the apiserver passes on (3 MiB), and a margin.
 const BODY_LIMIT: usize = 7 << 20;
@@ -213,10 +218,16 @@ async fn connection(
 }
 
 fn router() -> Router {
-    Router::new()
-        .route(CLUSTER_PATH, post(async |body: Bytes| answer(Kind::ProxmoxCluster, &body)))
-        .route(MACHINE_PATH, post(async |body: Bytes| answer(Kind::ProxmoxMachine, &body)))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+    let paths = [
+        (CLUSTER_PATH, Kind::ProxmoxCluster),
+        (CLUSTER_TEMPLATE_PATH, Kind::ProxmoxClusterTemplate),
+        (MACHINE_PATH, Kind::ProxmoxMachine),
+        (MACHINE_TEMPLATE_PATH, Kind::ProxmoxMachineTemplate),
+    ];
+    let routes = paths.into_iter().fold(Router::new(), |router, (path, kind)| {
+        router.route(path, post(async move |body: Bytes| answer(kind, &body)))
+    });
+    routes.layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
 /// One admission review, as the apiserver sends it, to the answer.
@@ -246,20 +257,26 @@ fn respond(kind: Kind, request: &AdmissionRequest<DynamicObject>) -> AdmissionRe
         name: &request.name,
         object,
         old: request.old_object.as_ref(),
+        dry_run: request.dry_run,
     });
-    if let Verdict::Refused { status, warnings } = verdict {
-        info!(
-            kind = kind.as_str(),
-            namespace = request.namespace.as_deref(),
-            name = request.name,
-            user = request.user_info.username,
-            reason = status.message,
-            "refused"
-        );
-        response.allowed = false;
-        response.result = *status;
-        response.warnings = (!warnings.is_empty()).then_some(warnings);
-    }
+    let warnings = match verdict {
+        Verdict::Accepted => vec![],
+        Verdict::Doubted(warnings) => warnings,
+        Verdict::Refused { status, warnings } => {
+            info!(
+                kind = kind.as_str(),
+                namespace = request.namespace.as_deref(),
+                name = request.name,
+                user = request.user_info.username,
+                reason = status.message,
+                "refused"
+            );
+            response.allowed = false;
+            response.result = *status;
+            warnings
+        }
+    };
+    response.warnings = (!warnings.is_empty()).then_some(warnings);
     response
 }
 

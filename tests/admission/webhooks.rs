@@ -57,7 +57,11 @@ fn registration(address: SocketAddr, ca: &str, namespace: &str) -> ValidatingWeb
     };
     serde_json::from_value(json!({
         "metadata": {"name": namespace},
-        "webhooks": [webhook("proxmoxcluster"), webhook("proxmoxmachine")],
+        "webhooks": [
+            webhook("proxmoxcluster"),
+            webhook("proxmoxmachine"),
+            webhook("proxmoxmachinetemplate"),
+        ],
     }))
     .unwrap()
 }
@@ -76,6 +80,33 @@ fn machine_spec() -> Value {
         "tags": ["one"],
         "network": {"default": {"bridge": "vmbr0", "model": "virtio"}},
     })
+}
+
+/// As the topology controller tries a template, and as a user edits one.
+async fn templates_stay(client: &Client, namespace: &str) {
+    let templates = objects(client, namespace, "ProxmoxMachineTemplate");
+    let template = json!({"template": {"spec": machine_spec()}});
+    let template = object("ProxmoxMachineTemplate", "t", &template);
+    templates.create(&PostParams::default(), &template).await.unwrap();
+    let edit = |dry_run: bool| {
+        json!({
+            "metadata": {
+                "annotations": dry_run.then(|| json!({"topology.cluster.x-k8s.io/dry-run": ""})),
+            },
+            "spec": {"template": {"spec": {"templateID": 901}}},
+        })
+    };
+    let (real, tried) = (PatchParams::default(), PatchParams::default().dry_run());
+    let refusal = templates.patch("t", &real, &Patch::Merge(edit(false))).await.unwrap_err();
+    let (code, text) = message(&refusal);
+    let expected =
+        "spec.template.spec.templateID: Invalid value: 901: a template cannot be changed";
+    assert!(code == 422 && text.contains(expected), "{code} {text}");
+    templates.patch("t", &tried, &Patch::Merge(edit(false))).await.unwrap_err();
+    templates.patch("t", &tried, &Patch::Merge(edit(true))).await.unwrap();
+    templates.patch("t", &real, &Patch::Merge(edit(true))).await.unwrap_err();
+    let labelled = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    templates.patch("t", &real, &labelled).await.unwrap();
 }
 
 #[tokio::test]
@@ -147,6 +178,8 @@ async fn the_apiserver_asks_and_users_read_the_refusals() {
     spec["controlPlaneEndpoint"]["host"] = json!("10.0.0.9");
     let outside = object("ProxmoxCluster", "c", &spec);
     clusters.create(&PostParams::default(), &outside).await.unwrap();
+
+    templates_stay(&client, &namespace).await;
 
     registrations.delete(&namespace, &DeleteParams::default()).await.unwrap();
     shutdown.cancel();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use capmox::bootstrap::{Format, Metadata, NetworkPlan, SeedFiles};
+use capmox::bootstrap::{Format, Metadata, NetworkPlan, Place, SeedFiles};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,16 +34,21 @@ fn templates_see_the_identity_under_the_names_they_use() {
         hostname: "lab-cp-0".into(),
         provider_id: Some(format!("proxmox://{uuid}")),
         kubernetes_version: Some("v1.34.4".into()),
+        place: Some(Place { node: "pve1".into(), zone: "rack-1".into() }),
     };
     let payload = "## template: jinja\n#cloud-config\n\
         runcmd: ['{{ ds.meta_data.instance_id }}', '{{ ds.meta_data.provider_id }}', \
-        '{{ ds.meta_data.local_hostname }}', '{{ ds.meta_data.kubernetes_version }}']\n";
+        '{{ ds.meta_data.local_hostname }}', '{{ ds.meta_data.kubernetes_version }}', \
+        '{{ ds.meta_data.proxmox_node }}', '{{ ds.meta_data.zone }}']\n";
     let seed = SeedFiles::render(Format::CloudConfig, payload.as_bytes(), &metadata, &plan());
     let found = read(&seed.expect("renders"));
     assert_eq!(found["found"], true);
     assert_eq!(
         found["user_data"],
-        format!("#cloud-config\nruncmd: ['{uuid}', 'proxmox://{uuid}', 'lab-cp-0', 'v1.34.4']\n")
+        format!(
+            "#cloud-config\nruncmd: ['{uuid}', 'proxmox://{uuid}', 'lab-cp-0', 'v1.34.4', \
+             'pve1', 'rack-1']\n"
+        )
     );
 }
 
@@ -57,6 +62,7 @@ fn what_looks_like_a_number_a_date_or_a_truth_stays_a_text() {
             hostname: names[1].into(),
             provider_id: Some(names[2].into()),
             kubernetes_version: Some(names[3].into()),
+            place: None,
         };
         let seed = SeedFiles::render(Format::CloudConfig, b"#cloud-config\n", &metadata, &plan());
         let found = read(&seed.expect("renders"));

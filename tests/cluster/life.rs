@@ -1,7 +1,7 @@
 //! From a new object to one in service, and what keeps it from there.
 
 use capmox::api::ipam::InClusterIPPool;
-use capmox::api::{ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine};
+use capmox::api::{ProxmoxCluster, ProxmoxMachine};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ async fn a_paused_cluster_is_not_touched() {
     let is_paused = |cluster: Option<&ProxmoxCluster>| {
         let conditions = cluster
             .and_then(|cluster| cluster.status.as_ref())
-            .map(ProxmoxClusterStatus::v1beta2_conditions)
+            .map(capmox::api::ProxmoxClusterStatus::v1beta2_conditions)
             .unwrap_or_default();
         conditions.iter().any(|one| one.type_ == "Paused" && one.status == "True")
     };

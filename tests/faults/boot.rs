@@ -7,8 +7,9 @@ use futures::future::{BoxFuture, ready};
 use k8s_openapi::api::core::v1::Event;
 use pve_fake::{Boot, CloudInit, Config, Guest, GuestHandle};
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::case::Case;
+use crate::case::{Case, PATIENCE};
 
 /// Guests that do nothing but what the test lets them do.
 #[derive(Default)]
@@ -75,15 +76,21 @@ pub(crate) async fn a_degraded_cloud_init_makes_a_machine_ready_with_a_warning()
     let (case, guest) = booted().await;
     guest.agent(true);
     guest.cloud_init(CloudInit::Degraded("deprecated key".to_owned()));
-    let machine = case.ready("m").await;
-    let uid = machine.metadata.uid;
-    let events: Vec<Event> = case.list().await;
-    let warned = events.iter().any(|event| {
-        event.involved_object.uid == uid
-            && event.type_.as_deref() == Some("Warning")
-            && event.reason.as_deref() == Some("CloudInitDegraded")
-            && event.message.as_deref().is_some_and(|text| text.contains("status: done"))
-    });
-    assert!(warned, "{events:#?}");
+    let uid = case.ready("m").await.metadata.uid;
+    // Events are written after the status that they tell of.
+    let is_it = |event: &Event| {
+        event.involved_object.uid == uid && event.reason.as_deref() == Some("CloudInitDegraded")
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let event = loop {
+        let events: Vec<Event> = case.list().await;
+        if let Some(event) = events.into_iter().find(is_it) {
+            break event;
+        }
+        assert!(Instant::now() < deadline, "no event tells of it");
+    };
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    let said = event.message.unwrap_or_default();
+    assert!(said.contains("status: done") && said.contains("deprecated key"), "{said}");
     case.end().await;
 }

@@ -1,7 +1,7 @@
 //! One case: a namespace, a hypervisor, a cluster whose core the test plays, and ways to wait.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -189,6 +189,15 @@ impl Case {
         api.patch_status(machine, &parameters, &Patch::Merge(status)).await.unwrap();
     }
 
+    /// The same, and waits until the seed is gone.
+    pub(crate) async fn join_without_seed(&self, machine: &str) {
+        self.join(machine).await;
+        self.until(machine, "without seed", |found| {
+            found.status.as_ref().is_some_and(|status| status.bootstrap_iso.is_none())
+        })
+        .await;
+    }
+
     /// Waits until an object is as it should be.
     pub(crate) async fn until_object<K>(
         &self,
@@ -203,7 +212,7 @@ impl Case {
         let condition = |found: Option<&K>| found.is_some_and(&holds);
         match timeout(PATIENCE, await_condition(self.api::<K>(), name, condition)).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!("{name}, {what}: not within {PATIENCE:?}\n{}", self.story().await),
+            Err(late) => panic!("{name}, {what}: {late}\n{}", self.story().await),
         }
     }
 
@@ -269,9 +278,7 @@ impl Case {
             if let Some(found) = probe(&self.fake) {
                 return found;
             }
-            if Instant::now() > deadline {
-                panic!("{what}: not within {PATIENCE:?}\n{}", self.story().await);
-            }
+            assert!(Instant::now() < deadline, "{what}: too late\n{}", self.story().await);
         }
     }
 
@@ -323,9 +330,8 @@ impl Case {
         K: Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let gone = |found: Option<&K>| found.is_none();
-        if timeout(PATIENCE, await_condition(self.api::<K>(), name, gone)).await.is_err() {
-            panic!("{name} does not go within {PATIENCE:?}\n{}", self.story().await);
-        }
+        let ended = timeout(PATIENCE, await_condition(self.api::<K>(), name, gone)).await;
+        assert!(ended.is_ok(), "{name} does not go\n{}", self.story().await);
     }
 
     /// Deletes everything, and sees that nothing is left and nothing was told that is secret.
@@ -342,14 +348,28 @@ impl Case {
         let infra = self.api::<ProxmoxCluster>();
         infra.delete(CLUSTER, &DeleteParams::background()).await.unwrap();
         self.end_of::<ProxmoxCluster>(CLUSTER).await;
-        assert_eq!(self.names::<IPAddressClaim>().await, [""; 0]);
-        assert_eq!(self.names::<IPAddress>().await, [""; 0]);
+        // The IPAM provider gives claims and addresses free in its own time.
+        self.end_of_all::<IPAddressClaim>().await;
+        self.end_of_all::<IPAddress>().await;
+        // Pools too, once the last of their addresses is free.
         let pools = self.names::<InClusterIPPool>().await;
-        assert!(pools.iter().all(|pool| !pool.starts_with(CLUSTER)), "pools are left: {pools:?}");
+        for pool in pools.iter().filter(|pool| pool.starts_with(CLUSTER)) {
+            self.end_of::<InClusterIPPool>(pool).await;
+        }
         let held: Vec<Secret> = self.list().await;
         assert!(held.iter().all(|secret| secret.finalizers().is_empty()), "a Secret is held");
         self.check_leftovers();
         self.check_secrets().await;
+    }
+
+    async fn end_of_all<K>(&self)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        for name in self.names::<K>().await {
+            self.end_of::<K>(&name).await;
+        }
     }
 
     /// Volumes that belong to no VM, and broken rules.
@@ -401,10 +421,10 @@ impl Case {
         let clusters: Vec<ProxmoxCluster> = self.list().await;
         let mut text = String::new();
         for cluster in clusters {
-            text += &format!("ProxmoxCluster: {}\n", json!(cluster.status));
+            let _ = writeln!(text, "ProxmoxCluster: {}", json!(cluster.status));
         }
         for machine in machines {
-            text += &format!("{}: {}\n", machine.name_any(), machine.data);
+            let _ = writeln!(text, "{}: {}", machine.name_any(), machine.data);
         }
         let log = self.stage.log();
         let ours: Vec<&str> = log.lines().filter(|line| line.contains(&self.namespace)).collect();

@@ -1,13 +1,16 @@
 //! Credentials that cannot be right, are refused, or lead nowhere.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capmox::api::reasons;
+use futures::future::join_all;
 use pve_fake::seed::PROVIDER_PRIVILEGES;
-use pve_fake::{Change, Config};
+use pve_fake::{Action, Change, Config, FaultRule};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::case::Case;
 
@@ -142,6 +145,21 @@ pub(crate) async fn a_missing_privilege_is_named_with_its_path() {
     case.end().await;
 }
 
+pub(crate) async fn a_revoked_token_keeps_a_machine_ready_and_its_vm_from_harm() {
+    let case = Case::sound().await;
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    let token = case.fake.token().id.clone();
+    case.fake.change(Change::TokenRevoked { token: token.clone() });
+    case.delete("m").await;
+    let remedy = format!("check token and secret in Secret {}/proxmox", case.namespace);
+    case.says("m", "False Warning Deleting", &["401", &remedy]).await;
+    assert!(case.vm_of("m").running);
+    case.fake.change(Change::TokenRestored { token });
+    case.gone("m").await;
+    case.end().await;
+}
+
 pub(crate) async fn an_endpoint_that_is_down_is_told_and_waited_for() {
     let case = Case::empty(Config::default()).await;
     let port = testbed::ports::free().unwrap();
@@ -164,6 +182,30 @@ pub(crate) async fn an_endpoint_that_is_down_is_told_and_waited_for() {
     case.ready("m").await;
     case.end().await;
     gate.abort();
+}
+
+pub(crate) async fn an_endpoint_that_hangs_holds_up_nobody_else() {
+    // More machines than the manager works on at once.
+    const MACHINES: usize = 15;
+    let stuck = Case::sound().await;
+    stuck.fake.faults().add(FaultRule::always("", "/**", Action::Hang));
+    let names: Vec<String> = (0..MACHINES).map(|number| format!("m{number}")).collect();
+    for name in &names {
+        stuck.machine(name, json!({"memoryMiB": 2048})).await;
+    }
+    stuck.sees("calls hang", |fake| (fake.journal().total() > 0).then_some(())).await;
+    let start = Instant::now();
+    let sound = Case::sound().await;
+    sound.machine("m", json!({})).await;
+    sound.ready("m").await;
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(45), "held up for {took:?}");
+    sound.end().await;
+    stuck.says("m0", UNREACHABLE, &[&stuck.fake.url(), "can be reached"]).await;
+    stuck.fake.faults().clear();
+    stuck.fake.close_connections();
+    join_all(names.iter().map(|name| stuck.ready(name))).await;
+    stuck.end().await;
 }
 
 pub(crate) async fn a_certificate_that_is_not_trusted_is_told_with_the_remedy() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capmox::api::ProxmoxMachine;
+use capmox::api::{ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine, ProxmoxMachineStatus};
 use pve_fake::{Change, VmSeed, VmView};
 use serde_json::json;
 
@@ -49,12 +49,14 @@ pub(crate) async fn a_vm_destroyed_by_hand_is_not_replaced() {
 
 pub(crate) async fn a_vm_moved_by_hand_is_followed() {
     let (case, vm) = up().await;
+    // With an ISO of local storage in its drive, Proxmox would not move it.
+    case.join_without_seed("m").await;
     case.fake.change(Change::VmMoved { vmid: vm.vmid, node: "pve3".into() });
     case.until("m", "on pve3", |found| {
         found.status.as_ref().is_some_and(|s| s.proxmox_node.as_deref() == Some("pve3"))
     })
     .await;
-    case.until_object::<capmox::api::ProxmoxCluster>(CLUSTER, "location on pve3", |found| {
+    case.until_object::<ProxmoxCluster>(CLUSTER, "location on pve3", |found| {
         let status = found.status.as_ref();
         status.and_then(|status| status.node_locations.as_ref()).is_some_and(|locations| {
             locations.workers.iter().any(|at| at.machine.name == "m" && at.node == "pve3")
@@ -87,14 +89,14 @@ pub(crate) async fn a_paused_cluster_is_left_alone() {
     };
     let paused = |wanted: &'static str| {
         move |found: &ProxmoxMachine| {
-            let conditions = found.status.as_ref().map(|status| status.v1beta2_conditions());
+            let conditions = found.status.as_ref().map(ProxmoxMachineStatus::v1beta2_conditions);
             let paused = conditions.unwrap_or_default().iter().find(|c| c.type_ == "Paused");
             paused.is_some_and(|condition| condition.status == wanted)
         }
     };
     pause(true).await;
-    case.until_object::<capmox::api::ProxmoxCluster>(CLUSTER, "paused", |found| {
-        let conditions = found.status.as_ref().map(|status| status.v1beta2_conditions());
+    case.until_object::<ProxmoxCluster>(CLUSTER, "paused", |found| {
+        let conditions = found.status.as_ref().map(ProxmoxClusterStatus::v1beta2_conditions);
         let all = conditions.unwrap_or_default();
         all.iter().any(|c| c.type_ == "Paused" && c.status == "True")
     })

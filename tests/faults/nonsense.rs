@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capmox::api::ProxmoxMachine;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use pve_fake::Fake;
 use serde_json::{Value, json};
 
@@ -91,6 +91,10 @@ pub(crate) async fn names_that_lead_elsewhere() {
         ("description-long", json!({"description": "x".repeat(60_000)})),
     ];
     hold(&case, &machines).await;
+    case.says("bridge-options", "False Warning VMProvisionFailed", &["spec.network", "bridge"])
+        .await;
+    case.says("source-path", "False Warning CloningFailed", &["spec.sourceNode"]).await;
+    case.says("target-path", "False Warning CloningFailed", &["spec.target"]).await;
     for vm in case.fake.model().vms() {
         let nic = vm.config.get("net0").cloned().unwrap_or_default();
         assert!(!nic.contains("link_down"), "options came in through a name: {nic}");
@@ -107,7 +111,7 @@ pub(crate) async fn status_that_nobody_wrote() {
     let statuses = [
         ("task-garbage", json!({"taskRef": "UPID:garbage"})),
         ("task-unknown", json!({"taskRef": upid})),
-        ("retry-never", json!({"retryAfter": "9999-12-31T23:59:59Z"})),
+        ("retry-never", json!({"retryAfter": "2999-12-31T23:59:59Z"})),
         ("template-nowhere", json!({"templateRef": {"node": "../x", "vmid": -1}})),
         ("iso-elsewhere", json!({"bootstrapISO": "local:iso/../../etc/passwd"})),
         ("node-odd", json!({"proxmoxNode": "no such/node"})),
@@ -133,5 +137,23 @@ pub(crate) async fn status_that_nobody_wrote() {
     for name in names.filter(|name| *name != "seeded") {
         case.ready(name).await;
     }
+    case.end().await;
+}
+
+pub(crate) async fn a_machine_that_cannot_be_read_any_more_is_left_alone_until_it_is_mended() {
+    let case = Case::sound().await;
+    case.machine("sound", json!({})).await;
+    case.ready("sound").await;
+    let api = case.dynamic(capmox::api::GROUP, capmox::api::VERSION, "ProxmoxMachine");
+    let cores = async |number: u64| {
+        let patch = Patch::Merge(json!({"spec": {"numCores": number}}));
+        api.patch("sound", &PatchParams::default(), &patch).await.unwrap();
+    };
+    cores(1 << 33).await;
+    api.delete("sound", &DeleteParams::background()).await.unwrap();
+    is_calm(&case, ["sound"].into_iter()).await;
+    assert!(case.stage.log().contains("cannot be read"));
+    cores(4).await;
+    case.gone("sound").await;
     case.end().await;
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use pve_fake::Fake;
 use serde_json::json;
 
 use crate::case::{Case, PATIENCE};
@@ -23,20 +22,7 @@ pub(crate) async fn ten_machines_that_are_up_cost_next_to_nothing() {
         case.machine(name, json!({"memoryMiB": 2048})).await;
     }
     join_all(names.iter().map(|name| case.ready(name))).await;
-    for name in &names {
-        case.join(name).await;
-    }
-    let ejected = |fake: &Fake| {
-        let model = fake.model();
-        !model.volumes().iter().any(|(_, volume, _)| volume.contains("user-data"))
-    };
-    case.sees("all seeds are gone", |fake| ejected(fake).then_some(())).await;
-    join_all(names.iter().map(|name| {
-        case.until(name, "without seed", |found| {
-            found.status.as_ref().is_some_and(|status| status.bootstrap_iso.is_none())
-        })
-    }))
-    .await;
+    join_all(names.iter().map(|name| case.join_without_seed(name))).await;
     others_are_done(case.stage).await;
     let (calls, writes) = (case.fake.journal().total(), writes(case.stage).await);
     case.stays(WATCHED, "the VMs run", |fake| {

@@ -28,13 +28,14 @@ fn silent(node: &str) -> Change {
     Change::NodeSilent { node: node.to_owned(), millis: None }
 }
 
-/// Waits until the machine says that the node does not answer.
+/// Waits until the machine says that the node does not answer, or is down.
 async fn is_told(case: &Case, node: &str) {
     let path = format!("/nodes/{node}/");
     let told = |found: &ProxmoxMachine| {
         said(found).is_some_and(|condition| {
             let text = text(condition);
-            condition.status != "True" && text.contains("596") && text.contains(&path)
+            let code = text.contains("595") || text.contains("596");
+            condition.status != "True" && code && text.contains(&path)
         })
     };
     case.until("m", &format!("{node} is said not to answer"), told).await;
@@ -42,9 +43,19 @@ async fn is_told(case: &Case, node: &str) {
 
 /// The node falls silent with the effect of a call; nothing is made or lost meanwhile.
 async fn at(node: &str, method: &str, path: &str) {
+    happens_at(silent(node), node, method, path).await;
+}
+
+/// The same with a node that loses its power, and with it its tasks and running VMs.
+async fn goes_down_at(node: &str, method: &str, path: &str) {
+    let down = Change::NodeOffline { node: node.to_owned() };
+    happens_at(down, node, method, path).await;
+}
+
+async fn happens_at(change: Change, node: &str, method: &str, path: &str) {
     let case = stage().await;
     let path = format!("/nodes/{node}/{path}");
-    case.fake.faults().add(FaultRule::once(method, &path, Action::ChangeAfter(silent(node))));
+    case.fake.faults().add(FaultRule::once(method, &path, Action::ChangeAfter(change)));
     machine(&case).await;
     is_told(&case, node).await;
     sees_nothing_happen(&case).await;
@@ -89,6 +100,14 @@ pub(crate) async fn of_the_vms_node_at_its_configuration() {
     at(VM_NODE, "POST", "qemu/*/config").await;
 }
 
+pub(crate) async fn of_the_vms_node_when_it_goes_down_at_its_configuration() {
+    goes_down_at(VM_NODE, "POST", "qemu/*/config").await;
+}
+
+pub(crate) async fn of_the_vms_node_when_it_goes_down_at_the_boot() {
+    goes_down_at(VM_NODE, "POST", "qemu/*/agent/exec").await;
+}
+
 pub(crate) async fn of_the_vms_node_at_the_upload() {
     at(VM_NODE, "POST", "storage/local/upload").await;
 }
@@ -114,6 +133,53 @@ pub(crate) async fn of_the_vms_node_when_it_is_ready() {
     case.says("m", "False Warning Deleting", &words).await;
     sees_nothing_happen(&case).await;
     case.fake.change(Change::NodeOnline { node: VM_NODE.to_owned() });
+    case.gone("m").await;
+    case.end().await;
+}
+
+pub(crate) async fn of_the_vms_node_when_its_seed_goes() {
+    let case = stage().await;
+    machine(&case).await;
+    case.ready("m").await;
+    let config = format!("/nodes/{VM_NODE}/qemu/*/config");
+    let rule = FaultRule::once("POST", &config, Action::ChangeAfter(silent(VM_NODE)));
+    case.fake.faults().add(rule);
+    case.join("m").await;
+    case.sees("the seed is ejected", |fake| {
+        fake.faults().rules().iter().any(|rule| rule.seen > 0).then_some(())
+    })
+    .await;
+    sees_nothing_happen(&case).await;
+    let now = case.api::<ProxmoxMachine>().get("m").await.unwrap();
+    assert_eq!(said(&now).unwrap().status, "True", "housekeeping makes no machine unready");
+    case.fake.change(Change::NodeOnline { node: VM_NODE.to_owned() });
+    case.join_without_seed("m").await;
+    case.end().await;
+}
+
+pub(crate) async fn of_the_whole_cluster_without_quorum() {
+    let case = stage().await;
+    case.fake.change(Change::QuorumLost { millis: None });
+    machine(&case).await;
+    let told = |found: &ProxmoxMachine| {
+        said(found).is_some_and(|condition| {
+            let text = text(condition);
+            text.contains("no quorum, bring its nodes back")
+        })
+    };
+    case.until("m", "the lost quorum is told", told).await;
+    assert!(case.is_untouched());
+    case.fake.change(Change::QuorumBack);
+    case.ready("m").await;
+    case.fake.change(Change::QuorumLost { millis: None });
+    case.delete("m").await;
+    case.until("m", "the lost quorum is told", |found| {
+        said(found)
+            .is_some_and(|condition| text(condition).contains("no quorum, bring its nodes back"))
+    })
+    .await;
+    assert_eq!(case.vms_of("m").len(), 1);
+    case.fake.change(Change::QuorumBack);
     case.gone("m").await;
     case.end().await;
 }

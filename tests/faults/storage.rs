@@ -13,8 +13,8 @@ pub(crate) async fn a_full_storage_at_the_clone_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("shared", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning TaskFailure", &["clone the template", "space"]).await;
-    assert!(said.contains("free space"), "no remedy: {said}");
+    let said = case.says("m", "False Warning TaskFailure", &["clone the template", "shared"]).await;
+    assert!(said.contains("free space") && said.contains("spec.storage"), "{said}");
     assert!(case.vms_of("m").is_empty());
     case.fake.change(full("shared", false));
     case.ready("m").await;
@@ -25,8 +25,8 @@ pub(crate) async fn a_full_storage_at_the_upload_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("local", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning VMProvisionFailed", &["local", "space"]).await;
-    assert!(said.contains("pve1"), "{said}");
+    let said = case.says("m", "False Warning TaskFailure", &["store the bootstrap ISO"]).await;
+    assert!(said.contains("free space on storage local of node pve1"), "{said}");
     let vmid = case.vm_of("m").vmid;
     case.fake.change(full("local", false));
     case.ready("m").await;

@@ -54,6 +54,24 @@ pub(crate) async fn a_clone_that_always_fails_is_tried_less_and_less() {
     case.end().await;
 }
 
+pub(crate) async fn a_clone_that_was_cut_short_is_told_with_the_remedy() {
+    let case = Case::sound().await;
+    // The node loses its power while it copies.
+    let down = Change::NodeOffline { node: "pve1".into() };
+    case.fake.fail_next("POST", CLONE, Action::ChangeAfter(down));
+    case.machine("m", json!({})).await;
+    case.sees("the clone has begun", |fake| fake.model().vm_view(100).map(drop)).await;
+    case.fake.change(Change::NodeOnline { node: "pve1".into() });
+    let words = ["VM 100", "clone", "cut short", "qm destroy 100 --skiplock"];
+    case.says("m", "False Info VMProvisionStarted", &words).await;
+    let half = case.fake.model().vm_view(100).expect("what there is of the VM is left alone");
+    assert_eq!(half.lock.as_deref(), Some("clone"));
+    case.fake.change(Change::VmGone { vmid: 100 });
+    case.ready("m").await;
+    assert_eq!(case.vm_of("m").vmid, 100);
+    case.end().await;
+}
+
 pub(crate) async fn a_start_that_fails_is_told_and_tried_again() {
     let case = Case::sound().await;
     let broken = failure("start failed: QEMU exited with code 1");

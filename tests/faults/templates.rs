@@ -76,8 +76,15 @@ pub(crate) async fn a_disk_that_the_template_lacks_is_told_with_those_it_has() {
 
 pub(crate) async fn a_device_that_proxmox_cannot_have_is_told_with_its_field() {
     let case = Case::sound().await;
+    case.create(json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
+        "kind": "InClusterIPPool",
+        "metadata": {"name": "storage-net"},
+        "spec": {"addresses": ["10.20.0.10-10.20.0.20"], "prefix": 24},
+    }))
+    .await;
     let pool = json!({
-        "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "lab-v4-icip",
+        "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "storage-net",
     });
     let device = |name: &str| json!([{"name": name, "bridge": "vmbr1", "ipv4PoolRef": pool}]);
     case.machine("m", json!({"network": {"additionalDevices": device("eth1")}})).await;

@@ -189,8 +189,13 @@ impl Site {
 
     /// Deletes the ProxmoxMachine, waits until it is gone, and deletes what is left, as core does.
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
+        self.machines().delete(name, &DeleteParams::default()).await?;
+        self.deleted(name).await
+    }
+
+    /// Waits until a ProxmoxMachine that is being deleted is gone, and deletes what is left.
+    pub(crate) async fn deleted(&self, name: &str) -> Result<()> {
         let machines = self.machines();
-        machines.delete(name, &DeleteParams::default()).await?;
         let is_gone = |found: Option<&ProxmoxMachine>| found.is_none();
         self.within("the machine's end", name, until(&machines, name, is_gone)).await?;
         self.owners().delete(name, &DeleteParams::default()).await?;

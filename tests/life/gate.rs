@@ -1,7 +1,7 @@
 //! Every call of a manager passes here, before its effect and after. At one of them the manager is
 //! killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,40 @@ impl std::fmt::Display for Point {
     }
 }
 
+/// What kills a manager.
+#[derive(Clone, Debug)]
+pub(crate) enum Trap {
+    /// One call.
+    At(Point),
+    /// The first of each kind of write, one manager after the other.
+    Each(Moment, BTreeSet<String>),
+}
+
+impl Trap {
+    pub(crate) fn each(moment: Moment) -> Self {
+        Self::Each(moment, BTreeSet::new())
+    }
+
+    /// Whether the manager dies now, before a call's effect or after.
+    fn springs(&mut self, call: &str, before: bool) -> Option<Moment> {
+        let moment = match self {
+            Self::At(point) => point.moment,
+            Self::Each(moment, _) => *moment,
+        };
+        let is_now = before == (moment != Moment::Done);
+        let springs = is_now
+            && match self {
+                Self::At(point) => point.call == call,
+                // Without its number, or no manager would ever get past it.
+                Self::Each(_, struck) => {
+                    let kind = call.split(" #").next().unwrap_or(call);
+                    !call.starts_with("GET ") && struck.insert(kind.to_owned())
+                }
+            };
+        springs.then_some(moment)
+    }
+}
+
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -55,9 +89,21 @@ struct State {
     /// The names of calls in the order in which they were made first.
     seen: Vec<String>,
     counts: BTreeMap<String, u32>,
-    trap: Option<Point>,
+    trap: Option<Trap>,
+    deaths: usize,
     /// Name and number of the call that is held back.
     held: Option<(String, u64)>,
+}
+
+impl State {
+    fn springs(&mut self, call: &str, before: bool) -> Option<Moment> {
+        let moment = self.trap.as_mut()?.springs(call, before)?;
+        self.deaths += 1;
+        if matches!(self.trap, Some(Trap::At(_))) {
+            self.trap = None;
+        }
+        Some(moment)
+    }
 }
 
 #[derive(Default)]
@@ -99,14 +145,15 @@ impl Gate {
     }
 
     /// Sets a trap, or only starts to take note of the calls.
-    pub(crate) fn arm(&self, trap: Option<Point>) {
+    pub(crate) fn arm(&self, trap: Option<Trap>) {
         *lock(&self.state) = State { trap, ..State::default() };
     }
 
-    /// The calls since [`Self::arm`], and whether the trap is still set.
-    pub(crate) fn disarm(&self) -> (Vec<String>, bool) {
+    /// The calls since [`Self::arm`], and how many managers have died.
+    pub(crate) fn disarm(&self) -> (Vec<String>, usize) {
         let mut state = lock(&self.state);
-        (std::mem::take(&mut state.seen), state.trap.take().is_some())
+        state.trap = None;
+        (std::mem::take(&mut state.seen), state.deaths)
     }
 
     /// The name of a call that is made again and again, with its number from the second time on.
@@ -147,10 +194,7 @@ impl Gate {
             state.seen.push(call.to_owned());
         }
         let repeats = state.held.as_ref().is_some_and(|(held, _)| held == call);
-        let moment = state.trap.as_ref().filter(|trap| trap.call == call).map(|trap| trap.moment);
-        if matches!(moment, Some(Moment::Lost | Moment::Late)) {
-            state.trap = None;
-        }
+        let moment = state.springs(call, true);
         if moment == Some(Moment::Late) {
             state.held = Some((call.to_owned(), number));
         }
@@ -165,14 +209,7 @@ impl Gate {
                 state.held = None;
                 self.landed.notify_one();
             }
-            let strikes = state
-                .trap
-                .as_ref()
-                .is_some_and(|trap| trap.moment == Moment::Done && trap.call == call);
-            if strikes {
-                state.trap = None;
-            }
-            strikes
+            state.springs(call, false).is_some()
         };
         if strikes {
             self.kill();

@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
+use pve_fake::Config;
 
-use crate::gate::{Moment, Point};
-use crate::lane::{Lane, quick};
+use crate::gate::{Moment, Point, Trap};
+use crate::lane::{Lane, quick, slow};
 use crate::site::play;
 
 /// Lives that go on at the same time. Most of a life is waiting for Proxmox.
@@ -21,6 +22,9 @@ const TRIES: usize = 2;
 
 /// Writes to the API server that no life may come to, of all that were recorded.
 const MISSED: usize = 6;
+
+/// What is written when a machine has become ready.
+const READY: &str = "ready,-taskRef";
 
 /// What every life does, so that the list of calls cannot shrink unseen: how a call's name begins,
 /// and what is in it.
@@ -43,7 +47,7 @@ const MUST: &[(&str, &str)] = &[
     ("PATCH proxmoxmachines/status ", "taskRef #3"),
     ("PATCH proxmoxmachines/status ", "bootstrapISO"),
     ("PATCH proxmoxmachines/status ", "bootstrapDataProvided"),
-    ("PATCH proxmoxmachines/status ", "ready,-taskRef"),
+    ("PATCH proxmoxmachines/status ", READY),
     ("POST ipaddressclaims", ""),
     ("DELETE ipaddressclaims", ""),
 ];
@@ -51,24 +55,60 @@ const MUST: &[(&str, &str)] = &[
 #[test]
 fn a_machine_survives_the_manager_s_death_at_every_kind_of_call() {
     play(async {
-        let points = Mutex::new(points(&record().await?)?);
-        let number = points.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let start = Instant::now();
-        let lanes = (0..LANES).map(|_| run_lane(&points));
-        let ends: Vec<End> = join_all(lanes).await.into_iter().flatten().collect();
-        println!("{number} deaths in {:?}", start.elapsed());
-        let (mut missed, mut wrong) = (0, Vec::new());
-        for end in ends {
-            match end {
-                End::Good => {}
-                End::Missed => missed += 1,
-                End::Wrong(text) => wrong.push(text),
-            }
-        }
-        ensure!(wrong.is_empty(), "{} of {number} failed:\n{}", wrong.len(), wrong.join("\n\n"));
-        ensure!(missed <= MISSED, "{missed} of {number} calls were not made");
+        let deaths = points(&record().await?, &quick(), After::GoesOn)?;
+        die(deaths).await
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_machine_that_is_deleted_after_the_manager_s_death() {
+    play(async {
+        let mut calls = record().await?;
+        let ready = calls.iter().position(|call| call.contains(READY)).context("never ready")?;
+        calls.truncate(ready + 1);
+        calls.retain(|call| !call.starts_with("GET "));
+        // What comes to be when nobody knows of the machine any more, nobody can take back.
+        let mut deaths = points(&calls, &slow(), After::IsDeleted)?;
+        deaths.retain(|death| death.point.moment != Moment::Late);
+        die(deaths).await
+    });
+}
+
+#[test]
+fn a_machine_gets_on_though_no_manager_lives_longer_than_to_its_next_kind_of_write() {
+    play(async {
+        try_join_all([Moment::Lost, Moment::Done].map(|moment| async move {
+            let lane = Lane::open("each", quick()).await?;
+            lane.site.gate.arm(Some(Trap::each(moment)));
+            let start = Instant::now();
+            lane.live("w-1").await?;
+            let (_, deaths) = lane.site.gate.disarm();
+            println!("{deaths} managers of one machine in {:?}", start.elapsed());
+            ensure!(deaths > 20, "only {deaths} managers died");
+            anyhow::Ok(())
+        }))
+        .await?;
         Ok(())
     });
+}
+
+async fn die(deaths: VecDeque<Death>) -> Result<()> {
+    let (number, start) = (deaths.len(), Instant::now());
+    let deaths = Mutex::new(deaths);
+    let lanes = (0..LANES).map(|_| run_lane(&deaths));
+    let ends: Vec<End> = join_all(lanes).await.into_iter().flatten().collect();
+    println!("{number} deaths in {:?}", start.elapsed());
+    let (mut missed, mut wrong) = (0, Vec::new());
+    for end in ends {
+        match end {
+            End::Good => {}
+            End::Missed => missed += 1,
+            End::Wrong(text) => wrong.push(text),
+        }
+    }
+    ensure!(wrong.is_empty(), "{} of {number} failed:\n{}", wrong.len(), wrong.join("\n\n"));
+    ensure!(missed <= MISSED, "{missed} of {number} calls were not made");
+    Ok(())
 }
 
 /// The calls of a life that nobody disturbs.
@@ -84,8 +124,28 @@ async fn record() -> Result<Vec<String>> {
     Ok(calls)
 }
 
-fn points(calls: &[String]) -> Result<VecDeque<Point>> {
-    let mut points = VecDeque::new();
+/// What becomes of a machine whose manager died.
+#[derive(Clone, Copy, Debug)]
+enum After {
+    GoesOn,
+    IsDeleted,
+}
+
+/// The end of a manager within a life.
+struct Death {
+    point: Point,
+    after: After,
+    config: Config,
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, the machine {:?}", self.point, self.after)
+    }
+}
+
+fn points(calls: &[String], config: &Config, after: After) -> Result<VecDeque<Death>> {
+    let mut deaths = VecDeque::new();
     for call in calls {
         let (method, path) = call.split_once(' ').context("a call without a method")?;
         // A read has no effect that could come late, and the API server answers in time or not.
@@ -94,9 +154,12 @@ fn points(calls: &[String]) -> Result<VecDeque<Point>> {
         } else {
             &[Moment::Lost, Moment::Done]
         };
-        points.extend(moments.iter().map(|&moment| Point { call: call.clone(), moment }));
+        deaths.extend(moments.iter().map(|&moment| {
+            let point = Point { call: call.clone(), moment };
+            Death { point, after, config: config.clone() }
+        }));
     }
-    Ok(points)
+    Ok(deaths)
 }
 
 /// What a life with a death in it came to.
@@ -108,29 +171,29 @@ enum End {
 }
 
 /// Lives one life after the other; a site where one went wrong is left for a new one.
-async fn run_lane(points: &Mutex<VecDeque<Point>>) -> Vec<End> {
-    let next = || points.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+async fn run_lane(deaths: &Mutex<VecDeque<Death>>) -> Vec<End> {
+    let next = || deaths.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let mut ends = Vec::new();
     let mut lane = None;
-    while let Some(point) = next() {
+    while let Some(death) = next() {
         let open = match lane.take() {
             Some(open) => open,
-            None => match Lane::open("kill", quick()).await {
+            None => match Lane::open("kill", death.config.clone()).await {
                 Ok(opened) => opened,
                 Err(error) => {
-                    ends.push(End::Wrong(format!("{point}: {error:#}")));
+                    ends.push(End::Wrong(format!("{death}: {error:#}")));
                     continue;
                 }
             },
         };
-        match die_at(&open, &format!("m{}", ends.len()), &point).await {
+        match die_at(&open, &format!("m{}", ends.len()), &death).await {
             Ok(end) => {
                 ends.push(end);
                 lane = Some(open);
             }
             Err(error) => {
                 let broken = open.fake.take_violations();
-                ends.push(End::Wrong(format!("{point}: {error:#}\n{broken:?}")));
+                ends.push(End::Wrong(format!("{death}: {error:#}\n{broken:?}")));
                 open.abandon();
             }
         }
@@ -138,19 +201,22 @@ async fn run_lane(points: &Mutex<VecDeque<Point>>) -> Vec<End> {
     ends
 }
 
-async fn die_at(lane: &Lane, name: &str, point: &Point) -> Result<End> {
+async fn die_at(lane: &Lane, name: &str, death: &Death) -> Result<End> {
     for number in 0..TRIES {
-        lane.site.gate.arm(Some(point.clone()));
-        let start = Instant::now();
-        let lived = lane.live(&format!("{name}-{number}")).await;
-        let (_, set) = lane.site.gate.disarm();
+        lane.site.gate.arm(Some(Trap::At(death.point.clone())));
+        let (name, start) = (format!("{name}-{number}"), Instant::now());
+        let lived = match death.after {
+            After::GoesOn => lane.live(&name).await,
+            After::IsDeleted => lane.die_young(&name).await,
+        };
+        let (_, deaths) = lane.site.gate.disarm();
         lived?;
-        if !set {
-            println!("{:>6.2?} {point}", start.elapsed());
+        if deaths > 0 {
+            println!("{:>6.2?} {death}", start.elapsed());
             return Ok(End::Good);
         }
     }
-    ensure!(!point.is_at_proxmox(), "none of {TRIES} lives came there");
-    println!("not made: {point}");
+    ensure!(!death.point.is_at_proxmox(), "none of {TRIES} lives came there");
+    println!("not made: {death}");
     Ok(End::Missed)
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::FutureExt as _;
+use kube::api::DeleteParams;
 use pve_fake::{Config, Fake, Hook, HookCall, Seed, Timings, VmView, When};
 use serde_json::{Value, json};
 
@@ -28,6 +29,13 @@ pub(crate) fn quick() -> Config {
         ..scaled
     };
     Config { timings, ..Config::default() }.with_seed(Seed::three_nodes())
+}
+
+/// A cluster where tasks outlive the manager that asked for them, and its restart.
+pub(crate) fn slow() -> Config {
+    let second = Duration::from_secs(1);
+    let timings = Timings { clone_full: second, config: second, start: second, ..quick().timings };
+    Config { timings, ..quick() }
 }
 
 /// A machine that has something of everything that is written to a VM.
@@ -80,6 +88,27 @@ impl Lane {
         self.check_gone(name).await
     }
 
+    /// A life up to the death of its manager at the trap. The machine is deleted before another
+    /// manager looks at it.
+    pub(crate) async fn die_young(&self, name: &str) -> Result<()> {
+        self.site.make_machine(name, spec()).await?;
+        let died = tokio::select! {
+            () = self.site.gate.killed() => true,
+            ready = self.site.ready(name) => ready.map(|_| false)?,
+        };
+        self.site.machines().delete(name, &DeleteParams::default()).await?;
+        if died {
+            self.site.start_manager()?;
+        }
+        tokio::select! {
+            deleted = self.site.deleted(name) => deleted?,
+            // At the very last write readiness is seen before death.
+            ended = self.site.revive() => match ended? {},
+        }
+        self.site.addresses_given_back(name).await?;
+        self.check_nothing_left(name)
+    }
+
     /// Ends it, whatever is left there.
     pub(crate) fn abandon(self) {
         self.site.gate.kill();
@@ -129,7 +158,8 @@ impl Lane {
         ensure!(drive == Some("none,media=cdrom"), "{name} has ide0: {drive:?}");
         let tags = vm.config.get("tags").cloned().unwrap_or_default();
         ensure!(!tags.contains("go-proxmox"), "{name} has tags {tags}");
-        ensure!(self.seeds().is_empty(), "{name} leaves {:?}", self.seeds());
+        let seeds: Vec<String> = self.seeds().into_iter().map(|(volume, _)| volume).collect();
+        ensure!(seeds.is_empty(), "{name} leaves {seeds:?}");
         Ok(())
     }
 
@@ -146,10 +176,16 @@ impl Lane {
 
     pub(crate) async fn check_gone(&self, name: &str) -> Result<()> {
         self.site.addresses_given_back(name).await?;
-        ensure!(self.vm(name).is_err(), "{name} is gone and its VM is not");
-        ensure!(self.seeds().is_empty(), "{name} leaves {:?}", self.seeds());
         let clones = self.clones(name);
         ensure!(clones.len() == 1, "{name} was cloned to {clones:?}");
+        self.check_nothing_left(name)
+    }
+
+    fn check_nothing_left(&self, name: &str) -> Result<()> {
+        ensure!(self.vm(name).is_err(), "{name} is gone and its VM is not");
+        let seeds: Vec<String> = self.seeds().into_iter().map(|(volume, _)| volume).collect();
+        ensure!(seeds.is_empty(), "{name} leaves {seeds:?}");
+        ensure!(self.clones(name).len() <= 1, "{name} was cloned to {:?}", self.clones(name));
         let broken = self.fake.check_no_leaks();
         ensure!(broken.is_empty(), "{name}: rules were broken: {broken:?}");
         Ok(())

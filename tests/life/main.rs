@@ -1,6 +1,8 @@
 //! A machine's whole life through the real program: against a real API server, a simulated Proxmox
 //! cluster, and a test that plays Cluster API's core.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout, reason = "which deaths took how long is of use when one fails")]
+#![allow(clippy::large_futures, reason = "a life is one future, of which there are a handful")]
 
 mod calls;
 mod core;

@@ -51,7 +51,7 @@ async fn lives(release: Release, full: bool) -> Result<()> {
     let seed = Seed::three_nodes().with_vm(template);
     let config = Config::default().with_seed(seed).with_release(release);
     let lane = Arc::new(Lane::open("life", config).await?);
-    let seen = watch(&lane, "w-1");
+    let moments = watch(&lane, "w-1");
     let mut spec = spec();
     spec["full"] = json!(full);
     if full {
@@ -65,8 +65,8 @@ async fn lives(release: Release, full: bool) -> Result<()> {
     check_config(&vm, &machine, spec["description"].as_str().unwrap_or(GOLDEN))?;
     check_status(&vm, &machine)?;
     {
-        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        check_first_start(&seen, &vm, &machine)?;
+        let moments = moments.lock().unwrap_or_else(PoisonError::into_inner);
+        check_first_start(&moments, &vm, &machine)?;
     }
     check_clone(&lane, full)?;
 

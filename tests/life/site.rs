@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::relay::Relay;
 
 /// How long anything may take; generous, as two cores are shared with everything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs a test in the runtime that all tests share, so that they can share a world.
 pub(crate) fn play<T>(test: impl Future<Output = Result<T>>) -> T {

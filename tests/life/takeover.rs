@@ -142,8 +142,8 @@ impl Capmox {
         if left >= Left::Cloned {
             self.end_of(&upid).await?;
             let config = self.client.vm_config(&self.node, self.vmid).await?;
-            let uuid = config.uuid().context("no uuid")?;
-            self.patch(json!({"spec": {"providerID": format!("proxmox://{uuid}")}})).await?;
+            let provider_id = format!("proxmox://{}", config.uuid().context("no uuid")?);
+            self.patch(json!({"spec": {"providerID": provider_id}})).await?;
             self.pending(json!({"taskRef": null})).await?;
         }
         if left >= Left::Configuring {

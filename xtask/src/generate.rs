@@ -1,7 +1,7 @@
-//! Files that are generated from the library's types and tables, and the check that they are up to
-//! date.
+//! Files that are generated from the library's types and tables and from the parts of the cluster
+//! templates, and the check that they are up to date.
 //!
-//! The library makes the texts; here they only meet the disk.
+//! The texts are made elsewhere; here they only meet the disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use capmox::api::crd;
 use capmox::runtime::rbac;
+
+use crate::flavours;
 
 /// Every generated file: its path from the root of the repository, and its text.
 pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
@@ -18,6 +20,7 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files: Vec<_> = crd::all()?.into_iter().map(within("config/crd/bases")).collect();
     files.extend(crd::pools()?.into_iter().map(within("config/ipam/bases")));
     files.push(("config/rbac/role.yaml".into(), rbac::yaml()?));
+    files.extend(flavours::all()?.into_iter().map(within("templates")));
     Ok(files)
 }
 

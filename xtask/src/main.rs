@@ -2,6 +2,7 @@
 
 mod components;
 mod demo;
+mod flavours;
 mod generate;
 mod image;
 mod packages;

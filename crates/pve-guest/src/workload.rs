@@ -109,6 +109,14 @@ impl Workload {
         Ok(Some(response.json().await?))
     }
 
+    /// A node's kubelet dies while its machine runs on: it is no longer heard of.
+    ///
+    /// # Errors
+    /// When there is no such node, or nobody to tell.
+    pub async fn kill_kubelet(&self, endpoint: &str, node: &str) -> Result<(), CallError> {
+        self.power(endpoint, node, Power::Off).await
+    }
+
     /// Tells of a machine that ran kubeadm as a part of the control plane, or as a worker.
     pub(crate) async fn boot(
         &self,

@@ -28,12 +28,12 @@ const PROVIDERS: &[Provider] = &[
     Provider {
         name: "capi-kubeadm-bootstrap",
         webhooks: "bootstrap/kubeadm/config/webhook",
-        features: "ClusterTopology=true",
+        features: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true",
     },
     Provider {
         name: "capi-kubeadm-control-plane",
         webhooks: "controlplane/kubeadm/config/webhook",
-        features: "ClusterTopology=true",
+        features: "ClusterTopology=true,KubeadmBootstrapFormatIgnition=true",
     },
 ];
 

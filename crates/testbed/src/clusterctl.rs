@@ -1,6 +1,7 @@
 //! The real clusterctl with a repository of its own on disk: nothing is fetched, nothing of the
 //! user's configuration is read.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -102,6 +103,31 @@ impl Clusterctl {
         run(&mut command)
     }
 
+    /// The variables that a flavour of the template asks for, each with its default if it has one.
+    /// Those that clusterctl fills from its own arguments have none.
+    ///
+    /// # Errors
+    /// What clusterctl says.
+    pub fn variables(&self, flavor: &str) -> Result<BTreeMap<String, Option<String>>> {
+        let mut command = self.command(Path::new("none"));
+        command.args(["generate", "cluster", "any", "--target-namespace=any", "--list-variables"]);
+        command.arg(format!("--infrastructure=proxmox:{VERSION}"));
+        if !flavor.is_empty() {
+            command.arg(format!("--flavor={flavor}"));
+        }
+        Ok(read_variables(&run(&mut command)?))
+    }
+
+    /// Fills in the variables of a file that is no cluster template.
+    ///
+    /// # Errors
+    /// What clusterctl says, for example which variables are missing.
+    pub fn fill_in(&self, file: &Path, variables: &[(&str, &str)]) -> Result<String> {
+        let mut command = self.command(Path::new("none"));
+        command.args(["generate", "yaml", "--from"]).arg(file);
+        run(command.envs(variables.iter().copied()))
+    }
+
     /// The picture that `clusterctl describe cluster` draws.
     ///
     /// # Errors
@@ -113,7 +139,9 @@ impl Clusterctl {
 
     fn command(&self, kubeconfig: &Path) -> Command {
         let mut command = Command::new(&self.program);
+        // Every variable of the environment would be one of the templates'.
         command
+            .env_clear()
             .arg("--config")
             .arg(&self.config)
             .env("KUBECONFIG", kubeconfig)
@@ -122,6 +150,25 @@ impl Clusterctl {
             .env("GOPROXY", "off");
         command
     }
+}
+
+/// Reads `--list-variables`: `- NAME (defaults to "value")`, where clusterctl's own are not quoted.
+fn read_variables(text: &str) -> BTreeMap<String, Option<String>> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    lines
+        .map(|line| {
+            let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let default = rest.trim().strip_prefix("(defaults to ");
+            let default = default.and_then(|rest| rest.strip_suffix(')'));
+            let default = match default.and_then(|text| text.strip_prefix('"')?.strip_suffix('"')) {
+                // The text is two quotes, of which clusterctl shows no more.
+                Some("") => Some("\"\"".to_owned()),
+                Some(text) => Some(text.to_owned()),
+                None => None,
+            };
+            (name.to_owned(), default)
+        })
+        .collect()
 }
 
 fn copy(file: &Path, folder: &Path) -> Result<()> {
@@ -136,4 +183,28 @@ fn run(command: &mut Command) -> Result<String> {
         bail!("clusterctl failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     String::from_utf8(output.stdout).context("clusterctl prints UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_read_with_the_templates_defaults() {
+        let text = "Required Variables:\n  - BRIDGE\n\nOptional Variables:\n  \
+                    - ALLOWED_NODES  (defaults to \"[]\")\n  - CLUSTER_NAME   (defaults to any)\n  \
+                    - INTERFACE      (defaults to \"\")\n";
+        let read: Vec<_> = read_variables(text).into_iter().collect();
+        let expected = [
+            ("ALLOWED_NODES", Some("[]")),
+            ("BRIDGE", None),
+            ("CLUSTER_NAME", None),
+            ("INTERFACE", Some("\"\"")),
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(name, default)| (name.to_owned(), default.map(str::to_owned)))
+            .collect();
+        assert_eq!(read, expected);
+    }
 }

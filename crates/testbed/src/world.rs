@@ -17,7 +17,7 @@ use crate::binaries::{Binaries, root};
 use crate::pki::Pki;
 use crate::process::{LOOK, Process};
 use crate::provider::ManagerProcess;
-use crate::{capi, control_plane, crds, dump, kubeconfig, watchdog};
+use crate::{capi, control_plane, crds, dump, kubeconfig, watchdog, webhooks};
 
 /// How many worlds' logs are kept.
 const KEPT: usize = 20;
@@ -186,6 +186,16 @@ impl World {
     /// 127.0.0.1: what a webhook server of this world shows.
     pub fn serving_certificate(&self) -> (&str, &Path) {
         (&self.pki.ca_pem, &self.pki.serving)
+    }
+
+    /// Registers the webhooks of a manifest as `<prefix>-…`, called at `port` of 127.0.0.1, where a
+    /// server shows [`Self::serving_certificate`].
+    ///
+    /// # Errors
+    /// If the manifest cannot be read or is refused.
+    pub async fn register_webhooks(&self, manifest: &Path, prefix: &str, port: u16) -> Result<()> {
+        let client = self.client().await?;
+        webhooks::register(&client, manifest, prefix, port, &self.pki.ca_pem).await
     }
 
     /// A new namespace `<prefix>-<random>`.

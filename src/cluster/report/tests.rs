@@ -82,6 +82,7 @@ fn a_paused_cluster_says_so_and_keeps_the_rest() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of every trouble")]
 fn every_trouble_names_its_object_and_a_remedy() {
     let key = ObjectKey { namespace: "far".to_owned(), name: "creds".to_owned() };
     let name = || "infra-v4-icip".to_owned();

@@ -11,6 +11,7 @@ use super::identity::{Identity, identity, provider_id};
 use super::settled::settled;
 use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
+use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -280,7 +281,10 @@ fn bootstrap_data(facts: &Facts, vm: &VmFact) -> Option<Decision> {
         None => Some(Decision::Look(Look::Bootstrap)),
         Some(Seen::Absent) => waiting("the Secret does not exist".to_owned()),
         Some(Seen::Unknown(why)) => waiting(why.clone()),
-        Some(Seen::Present(data)) => seeds::files(facts, &vm.config, data).err().map(invalid),
+        Some(Seen::Present(data)) => match Format::from_secret(data.format.as_deref()) {
+            Err(why) => waiting(why.to_string()),
+            Ok(_) => seeds::files(facts, &vm.config, data).err().map(invalid),
+        },
     }
 }
 

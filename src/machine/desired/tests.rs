@@ -25,6 +25,17 @@ fn asking(spec: &serde_json::Value) -> Facts {
 }
 
 #[test]
+fn a_bridge_that_would_bring_in_other_options_is_refused() {
+    for bridge in ["vmbr0,link_down=1", "vmbr 0", "vmbr0=1", ""] {
+        let mut facts = cloned();
+        facts.machine.spec.network.as_mut().unwrap().default.as_mut().unwrap().bridge =
+            bridge.to_owned();
+        let why = options(&facts, &facts.vm().unwrap().config).unwrap_err();
+        assert!(why.contains("net0") && why.contains(&format!("{bridge:?}")), "{why}");
+    }
+}
+
+#[test]
 fn a_vm_that_is_as_asked_is_left_alone() {
     assert_eq!(options(&cloned(), &config()).unwrap(), map(&[]));
 }

@@ -1,5 +1,9 @@
 //! The guest as its agent and cloud-init show it.
 
+use std::time::Duration;
+
+use tokio::time::{interval, timeout};
+
 use super::super::facts::GuestFact;
 use super::super::pass::Pass;
 use crate::hypervisor::Endpoint;
@@ -15,6 +19,10 @@ const ERROR: i64 = 1;
 /// Characters of the guest's output that go into a message.
 const EXCERPT: usize = 500;
 
+/// How long cloud-init may take to tell of its errors, and the pause between two looks.
+const DETAILS_WAIT: Duration = Duration::from_secs(5);
+const DETAILS_LOOK: Duration = Duration::from_millis(250);
+
 impl Pass<'_> {
     pub(super) async fn ask_guest(&self) -> GuestFact {
         let (Some(endpoint), Some(vmid), Some(node)) =
@@ -26,7 +34,7 @@ impl Pass<'_> {
         if checks.and_then(|checks| checks.skip_cloud_init_status) == Some(true) {
             return match endpoint.client().agent_osinfo(&node, vmid).await {
                 Ok(_) => GuestFact::AgentUp,
-                Err(error) => unanswered(&error),
+                Err(error) => self.no_answer(&error),
             };
         }
         self.ask_cloud_init(endpoint, &node, vmid).await
@@ -42,29 +50,75 @@ impl Pass<'_> {
                     endpoint.set_agent_pid(&self.key, Some(pid));
                     pid
                 }
-                Err(error) => return unanswered(&error),
+                Err(error) => return self.no_answer(&error),
             },
         };
         match endpoint.client().agent_exec_status(node, vmid, pid).await {
             Ok(answer) if !answer.exited => GuestFact::CloudInitRunning,
             Ok(answer) => {
                 endpoint.set_agent_pid(&self.key, None);
-                judge(&answer)
+                match judge(&answer) {
+                    GuestFact::CloudInitFailed(said) => {
+                        let more = details(endpoint, node, vmid).await;
+                        GuestFact::CloudInitFailed(with(said, more))
+                    }
+                    GuestFact::CloudInitDone(Some(said)) => {
+                        let more = details(endpoint, node, vmid).await;
+                        GuestFact::CloudInitDone(Some(with(said, more)))
+                    }
+                    fact => fact,
+                }
             }
             Err(error) => {
                 // The answer is given once, and a guest that rebooted has forgotten the process.
                 endpoint.set_agent_pid(&self.key, None);
-                unanswered(&error)
+                self.no_answer(&error)
             }
+        }
+    }
+
+    fn no_answer(&self, error: &pve::Error) -> GuestFact {
+        if error.is_agent_down() {
+            GuestFact::AgentDown(error.message().to_owned())
+        } else {
+            GuestFact::Unknown(self.unanswered(error))
         }
     }
 }
 
-fn unanswered(error: &pve::Error) -> GuestFact {
-    if error.is_agent_down() {
-        GuestFact::AgentDown(error.message().to_owned())
-    } else {
-        GuestFact::Unknown(error.to_string())
+/// What cloud-init says of its errors. Asked for once, when it is done, and not insisted on.
+async fn details(endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> Option<String> {
+    let client = endpoint.client();
+    let ask = async {
+        let command = ["cloud-init", "status", "--long"];
+        let pid = client.agent_exec(node, vmid, &command).await.ok()?;
+        let mut ticks = interval(DETAILS_LOOK);
+        loop {
+            ticks.tick().await;
+            let answer = client.agent_exec_status(node, vmid, pid).await.ok()?;
+            if answer.exited {
+                return answer.out_data;
+            }
+        }
+    };
+    timeout(DETAILS_WAIT, ask).await.ok().flatten().and_then(|text| errors_of(&text))
+}
+
+/// The part of `cloud-init status --long` that tells of errors.
+fn errors_of(text: &str) -> Option<String> {
+    let known = ["status:", "extended_status:", "boot_status_code:", "last_update:"];
+    let telling = text
+        .lines()
+        .filter(|line| !known.iter().any(|key| line.starts_with(key)))
+        .filter(|line| !line.trim_end().ends_with("[]") && !line.trim_end().ends_with("{}"));
+    let words = excerpt(&telling.collect::<Vec<_>>().join("\n"));
+    (!words.is_empty()).then_some(words)
+}
+
+fn with(said: String, more: Option<String>) -> String {
+    match more {
+        Some(more) => format!("{said}; {more}"),
+        None => said,
     }
 }
 
@@ -133,6 +187,17 @@ mod tests {
         assert!(matches!(failed, GuestFact::CloudInitFailed(why) if why.contains("status: error")));
         let missing = ended(127, "sh: cloud-init: not found");
         assert!(matches!(missing, GuestFact::Unknown(why) if why.contains("not found")));
+    }
+
+    #[test]
+    fn of_all_that_cloud_init_says_its_errors_are_told() {
+        let long = "status: error\nextended_status: error - done\nboot_status_code: enabled\n\
+                    last_update: Thu\ndetail: DataSourceNoCloud\nerrors:\n\t- ('scripts_user', \
+                    RuntimeError('1 failures'))\nrecoverable_errors: {}\n";
+        let wanted = "detail: DataSourceNoCloud errors: - ('scripts_user', RuntimeError('1 \
+                      failures'))";
+        assert_eq!(errors_of(long).as_deref(), Some(wanted));
+        assert_eq!(errors_of("status: done\nerrors: []\n"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::core::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
+use tokio::time::Instant;
 
 use super::decision::Look;
 use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts};
@@ -20,10 +21,11 @@ use super::stores::Stores;
 use crate::api::capi::{self, Cluster};
 use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
+use crate::connections;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, ObjectKey, Operation};
+use crate::hypervisor::{Admission, Endpoint, ObjectKey, Operation};
 use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION, Slot};
-use crate::pve::Upid;
+use crate::pve::{self, ErrorKind, Upid};
 use crate::seen::Seen;
 
 /// The object of this name in a namespace, from its copy.
@@ -202,6 +204,26 @@ impl Pass<'_> {
                 self.facts.guest = Some(self.ask_guest().await);
             }
         }
+        // What else was to be looked up could not be either.
+        if let Some(fault) = self.lost.take() {
+            self.facts.connection = Some(Err(fault));
+        }
+    }
+
+    /// What to say when a look got no answer.
+    fn unanswered(&self, error: &pve::Error) -> String {
+        if error.is_endpoint_lost()
+            && let (Some(infra), Some(endpoint)) = (&self.facts.infra, &self.endpoint)
+        {
+            // The first one tells enough.
+            let _ = self.lost.set(connections::unreachable(infra, endpoint, error));
+        }
+        match error.kind() {
+            ErrorKind::Forbidden => {
+                format!("{error}; check the token and its privileges on this path")
+            }
+            _ => error.to_string(),
+        }
     }
 
     async fn connect(&mut self) {
@@ -218,10 +240,41 @@ impl Pass<'_> {
                 ),
             ))
         };
+        let connected = match connected {
+            Ok(endpoint) => self.enter(&endpoint).await.map(|()| endpoint),
+            Err(fault) => Err(fault),
+        };
+        if self.crowded {
+            return;
+        }
         self.facts.connection = Some(connected.as_ref().map(|_| ()).map_err(Clone::clone));
         if let Ok(endpoint) = connected {
             self.adopt(&endpoint).await;
             self.endpoint = Some(endpoint);
+        }
+    }
+
+    /// Waits for its turn at an endpoint. One that was of no use has to show first that it is again.
+    async fn enter(&mut self, endpoint: &Arc<Endpoint>) -> Result<(), Fault> {
+        let lost = match endpoint.admit(self.shared.at_one_endpoint).await {
+            Admission::Granted(pass) => {
+                let probed = if pass.is_probe {
+                    endpoint.view(Instant::now()).await.err().filter(pve::Error::is_endpoint_lost)
+                } else {
+                    None
+                };
+                self.leave = Some(pass);
+                probed
+            }
+            Admission::Lost(error) => Some(error),
+            Admission::Full => {
+                self.crowded = true;
+                None
+            }
+        };
+        match (lost, &self.facts.infra) {
+            (Some(error), Some(infra)) => Err(connections::unreachable(infra, endpoint, &error)),
+            _ => Ok(()),
         }
     }
 

@@ -52,7 +52,7 @@ impl Pass<'_> {
             Some(surveyed) => surveyed,
             None => match self.read_cluster(endpoint).await {
                 Ok(read) => self.surveyed.insert(read).clone(),
-                Err(error) => return Seen::Unknown(error.to_string()),
+                Err(error) => return Seen::Unknown(self.unanswered(&error)),
             },
         };
         let mut promises = endpoint.ledger().promises().clone();
@@ -121,7 +121,7 @@ impl Pass<'_> {
         match endpoint.client().vm_config(&template.node, template.vmid).await {
             Ok(config) => Seen::Present(config),
             Err(error) if error.is_vm_missing() => Seen::Absent,
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
 

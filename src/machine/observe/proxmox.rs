@@ -35,18 +35,18 @@ impl Pass<'_> {
         }
         let view = match endpoint.view(Instant::now()).await {
             Ok(view) => view,
-            Err(error) => return VmSeen::Unknown(error.to_string()),
+            Err(error) => return VmSeen::Unknown(self.unanswered(&error)),
         };
         match view.guests.get(&vmid) {
             Some(guest) if guest.kind == GuestKind::Container => {
                 VmSeen::Foreign(format!("VMID {vmid} is a container on {}", guest.node))
             }
             Some(guest) if recorded.as_ref() == Some(&guest.node) => {
-                VmSeen::Unknown(at_node.map(|error| error.to_string()).unwrap_or_default())
+                VmSeen::Unknown(at_node.map(|error| self.unanswered(&error)).unwrap_or_default())
             }
             Some(guest) => match endpoint.client().vm_config(&guest.node, vmid).await {
                 Ok(config) => VmSeen::Present(VmFact { node: guest.node.clone(), config }),
-                Err(error) => VmSeen::Unknown(error.to_string()),
+                Err(error) => VmSeen::Unknown(self.unanswered(&error)),
             },
             None if self.left_the_cluster(&view) => VmSeen::Unknown(format!(
                 "VM {vmid} was on node {}, and the Proxmox cluster has no such node: check that \
@@ -61,7 +61,7 @@ impl Pass<'_> {
                     "VMID {vmid} is taken, but the credentials do not show by what: they need the \
                      privilege VM.Audit on /vms/{vmid}, or on a pool that holds it"
                 )),
-                Err(error) => VmSeen::Unknown(error.to_string()),
+                Err(error) => VmSeen::Unknown(self.unanswered(&error)),
             },
         }
     }
@@ -82,7 +82,9 @@ impl Pass<'_> {
                         .to_owned(),
                 )
             }
-            Err(error) if error.class() == Class::Transient => VmSeen::Unknown(error.to_string()),
+            Err(error) if error.class() == Class::Transient => {
+                VmSeen::Unknown(self.unanswered(&error))
+            }
             Ok(_) | Err(_) => VmSeen::Absent,
         }
     }
@@ -132,7 +134,7 @@ impl Pass<'_> {
                 other => Seen::Unknown(format!("Proxmox says that VM {vmid} is {other:?}")),
             },
             Err(error) if error.is_vm_missing() => Seen::Absent,
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
 
@@ -149,7 +151,7 @@ impl Pass<'_> {
                     .map(|storage| storage.storage)
                     .collect(),
             ),
-            Err(error) => Seen::Unknown(error.to_string()),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
 

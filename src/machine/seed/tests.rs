@@ -31,6 +31,21 @@ fn the_guest_is_told_its_name_its_addresses_and_its_servers() {
 }
 
 #[test]
+fn the_guest_is_told_where_it_is_only_if_its_bootstrap_data_asks() {
+    let mut facts = cloned();
+    assert!(!rendered(&facts, &config()).unwrap().meta_data.contains("pve2"));
+    let asking = BootstrapData {
+        format: None,
+        value: b"#cloud-config\n# {{ ds.meta_data.zone }}\n".to_vec().into(),
+    };
+    let seed = files(&facts, &config(), &asking).unwrap();
+    assert!(seed.meta_data.contains("proxmox-node: pve2\nzone: pve2\n"), "{}", seed.meta_data);
+    facts.owner.as_mut().unwrap().spec.failure_domain = Some("rack-1".to_owned());
+    let seed = files(&facts, &config(), &asking).unwrap();
+    assert!(seed.meta_data.contains("proxmox-node: pve2\nzone: rack-1\n"), "{}", seed.meta_data);
+}
+
+#[test]
 fn name_servers_of_a_device_win_over_those_of_the_cluster() {
     let mut facts = cloned();
     let network = json!({"default": {"bridge": "vmbr0", "dnsServers": ["9.9.9.9"], "mtu": 1}});

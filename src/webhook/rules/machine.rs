@@ -30,7 +30,7 @@ fn tags_kept(new: &DynamicObject, old: &DynamicObject) -> Result<(), Denial> {
     }
 }
 
-fn network(network: &NetworkSpec) -> Result<(), Denial> {
+pub(super) fn network(network: &NetworkSpec) -> Result<(), Denial> {
     let Some(default) = &network.default else {
         return Err(Denial::invalid(
             "spec.network.default",

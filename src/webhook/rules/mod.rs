@@ -5,6 +5,7 @@
 
 mod cluster;
 mod machine;
+mod template;
 
 use kube::core::{DynamicObject, Status};
 use serde::de::DeserializeOwned;
@@ -12,25 +13,32 @@ use serde::de::DeserializeOwned;
 use super::denial::Denial;
 
 /// The kinds that are judged.
+#[expect(clippy::enum_variant_names, reason = "they are called as the kinds are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ProxmoxCluster,
+    ProxmoxClusterTemplate,
     ProxmoxMachine,
+    ProxmoxMachineTemplate,
 }
 
 impl Kind {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::ProxmoxCluster => "ProxmoxCluster",
+            Self::ProxmoxClusterTemplate => "ProxmoxClusterTemplate",
             Self::ProxmoxMachine => "ProxmoxMachine",
+            Self::ProxmoxMachineTemplate => "ProxmoxMachineTemplate",
         }
     }
 
-    /// As the warnings of capmox v0.7 call it.
+    /// As the warnings of capmox v0.7 call it; for templates, which it does not judge, likewise.
     const fn in_words(self) -> &'static str {
         match self {
             Self::ProxmoxCluster => "proxmox cluster",
+            Self::ProxmoxClusterTemplate => "proxmox cluster template",
             Self::ProxmoxMachine => "proxmox machine",
+            Self::ProxmoxMachineTemplate => "proxmox machine template",
         }
     }
 }
@@ -44,13 +52,20 @@ pub(super) struct Review<'a> {
     pub(super) object: &'a DynamicObject,
     /// The object as it was; absent on creation.
     pub(super) old: Option<&'a DynamicObject>,
+    /// Whether the object is to be judged only, and not kept.
+    pub(super) dry_run: bool,
 }
 
 /// The judgement.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
     Accepted,
-    Refused { status: Box<Status>, warnings: Vec<String> },
+    /// Accepted, with what the user should know.
+    Doubted(Vec<String>),
+    Refused {
+        status: Box<Status>,
+        warnings: Vec<String>,
+    },
 }
 
 /// Judges one object.
@@ -59,10 +74,15 @@ pub(super) fn review(review: &Review<'_>) -> Verdict {
         return Verdict::Accepted;
     }
     let judged = match review.kind {
-        Kind::ProxmoxCluster => cluster::judge(review.object, review.old),
-        Kind::ProxmoxMachine => machine::judge(review.object, review.old),
+        Kind::ProxmoxCluster => cluster::judge(review.object, review.old).map(|()| vec![]),
+        Kind::ProxmoxMachine => machine::judge(review.object, review.old).map(|()| vec![]),
+        Kind::ProxmoxClusterTemplate | Kind::ProxmoxMachineTemplate => template::judge(review),
     };
-    let Err(denial) = judged else { return Verdict::Accepted };
+    let denial = match judged {
+        Ok(doubts) if doubts.is_empty() => return Verdict::Accepted,
+        Ok(doubts) => return Verdict::Doubted(doubts),
+        Err(denial) => denial,
+    };
     let verb = if review.old.is_none() { "create" } else { "update" };
     let warnings = if matches!(denial, Denial::BadRequest(_)) {
         vec![]

@@ -17,14 +17,14 @@ fn object(kind: Kind, spec: &Value) -> DynamicObject {
 }
 
 fn judge(kind: Kind, object: &DynamicObject, old: Option<&DynamicObject>) -> Verdict {
-    review(&Review { kind, name: "one", object, old })
+    review(&Review { kind, name: "one", object, old, dry_run: false })
 }
 
 /// The code and text of the refusal, or nothing when accepted.
 fn refusal(kind: Kind, spec: &Value, old: Option<&Value>) -> Option<(u16, String)> {
     let old = old.map(|old| object(kind, old));
     match judge(kind, &object(kind, spec), old.as_ref()) {
-        Verdict::Accepted => None,
+        Verdict::Accepted | Verdict::Doubted(_) => None,
         Verdict::Refused { status, .. } => Some((status.code, status.message)),
     }
 }
@@ -215,7 +215,103 @@ fn refusals_name_the_object_its_field_and_warn_as_the_peer_does() {
     };
     match judge(Kind::ProxmoxMachine, &tags("a"), Some(&tags("b"))) {
         Verdict::Refused { warnings, .. } => assert!(warnings.is_empty()),
-        Verdict::Accepted => panic!("accepted"),
+        other => panic!("{other:?}"),
+    }
+}
+
+const TEMPLATES: [Kind; 2] = [Kind::ProxmoxMachineTemplate, Kind::ProxmoxClusterTemplate];
+
+fn template(kind: Kind, spec: &Value, metadata: &Value) -> DynamicObject {
+    let mut object = object(kind, &json!({"template": {"spec": spec}}));
+    let mut all = json!({"name": "one", "namespace": "ns"});
+    all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    object.metadata = serde_json::from_value(all).unwrap();
+    object
+}
+
+#[test]
+fn a_template_stays_as_it_is_except_for_its_metadata_and_for_nulls() {
+    let old =
+        json!({"sourceNode": "pve1", "memoryMiB": 2048, "network": {"default": {"bridge": "a"}}});
+    for (change, field) in [
+        (json!({}), None),
+        (json!({"pool": null}), None),
+        (json!({"memoryMiB": 4096}), Some("spec.template.spec.memoryMiB: Invalid value: 4096")),
+        (json!({"memoryMiB": null}), Some("spec.template.spec.memoryMiB: Invalid value: null")),
+        (json!({"tags": ["x"]}), Some("spec.template.spec.tags")),
+        (json!({"network": {"default": {"bridge": "b"}}}), Some("spec.template.spec.network")),
+        (json!({"target": "pve2", "sourceNode": "pve2"}), Some("spec.template.spec.sourceNode")),
+    ] {
+        let mut new = old.clone();
+        new.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        for kind in TEMPLATES {
+            let labelled = template(kind, &new, &json!({"labels": {"a": "b"}}));
+            let verdict = judge(kind, &labelled, Some(&template(kind, &old, &json!({}))));
+            match (verdict, field) {
+                (Verdict::Accepted, None) => {}
+                (Verdict::Refused { status, warnings }, Some(field)) => {
+                    assert_eq!(status.code, 422);
+                    assert!(status.message.contains(field), "{}", status.message);
+                    let remedy = format!("make a new {} and refer to that", kind.as_str());
+                    assert!(status.message.ends_with(&remedy), "{}", status.message);
+                    assert_eq!(warnings, [format!("cannot update {} one", kind.in_words())]);
+                }
+                (verdict, field) => panic!("{change}: expected {field:?}, got {verdict:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn templates_change_in_a_topology_dry_run_and_in_a_cluster_class() {
+    let marked = json!({"annotations": {"topology.cluster.x-k8s.io/dry-run": ""}});
+    let owner = |group: &str, kind: &str| {
+        json!({"ownerReferences": [
+            {"apiVersion": format!("{group}/v1beta1"), "kind": kind, "name": "c", "uid": "u"},
+        ]})
+    };
+    let of_class = owner("cluster.x-k8s.io", "ClusterClass");
+    for (metadata, dry_run, accepted) in [
+        (&marked, true, true),
+        (&marked, false, false),
+        (&json!({}), true, false),
+        (&of_class, false, true),
+        (&owner("cluster.x-k8s.io", "Cluster"), false, false),
+        (&owner("example.com", "ClusterClass"), false, false),
+    ] {
+        for kind in TEMPLATES {
+            let old = template(kind, &json!({"memoryMiB": 2048}), metadata);
+            let new = template(kind, &json!({"memoryMiB": 4096}), metadata);
+            let review = Review { kind, name: "one", object: &new, old: Some(&old), dry_run };
+            let verdict = super::review(&review);
+            assert_eq!(verdict == Verdict::Accepted, accepted, "{metadata} {dry_run}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_new_template_whose_machines_would_be_refused_is_accepted_with_a_warning() {
+    for (network, expected) in [
+        (json!({"default": {"bridge": "vmbr0"}}), None),
+        (json!({}), Some("spec.network.default")),
+        (json!({"default": {"bridge": "vmbr0", "mtu": 576}}), Some("mtu must be at least 1280")),
+    ] {
+        let spec = machine(&network);
+        let kind = Kind::ProxmoxMachineTemplate;
+        match (judge(kind, &template(kind, &spec, &json!({})), None), expected) {
+            (Verdict::Accepted, None) => {}
+            (Verdict::Doubted(doubts), Some(expected)) => {
+                assert_eq!(doubts.len(), 1);
+                assert!(doubts[0].starts_with("machines made from this template"), "{doubts:?}");
+                assert!(doubts[0].contains(expected), "{doubts:?}");
+            }
+            (verdict, expected) => panic!("{network}: expected {expected:?}, got {verdict:?}"),
+        }
+    }
+    let unreadable = json!({"network": "none"});
+    for kind in TEMPLATES {
+        let verdict = judge(kind, &template(kind, &unreadable, &json!({})), None);
+        assert_eq!(verdict, Verdict::Accepted);
     }
 }
 

@@ -1,0 +1,168 @@
+//! Who may ask an endpoint now. One that hangs holds everybody who asks it for a minute; the gate
+//! keeps those from taking all the room that the machines of other endpoints need.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::pve;
+
+/// Whoever is inside for longer has met something that does not answer.
+const HUNG: Duration = Duration::from_secs(5);
+
+/// A gate at one endpoint, which fails with `E`.
+#[derive(Debug)]
+pub(super) struct Gate<E = pve::Error> {
+    state: Mutex<State<E>>,
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct State<E> {
+    /// Since when each is inside.
+    inside: BTreeMap<u64, Instant>,
+    next: u64,
+    /// Why the endpoint was of no use when it was asked last.
+    lost: Option<E>,
+}
+
+/// Whether somebody may ask.
+#[derive(Debug)]
+pub enum Admission<E = pve::Error> {
+    /// Yes, until this is dropped.
+    Granted(Leave<E>),
+    /// The endpoint was of no use when it was asked last, and somebody else is finding out whether
+    /// it is again.
+    Lost(E),
+    /// As many as may are inside, and it does not go on: come again later.
+    Full,
+}
+
+/// Leave to ask; dropped, the next one may.
+#[derive(Debug)]
+pub struct Leave<E = pve::Error> {
+    gate: Arc<Gate<E>>,
+    number: u64,
+    /// Whether the endpoint was of no use before, which is to be found out first.
+    pub is_probe: bool,
+}
+
+impl<E> Drop for Leave<E> {
+    fn drop(&mut self) {
+        self.gate.with(|state| state.inside.remove(&self.number));
+        self.gate.freed.notify_one();
+    }
+}
+
+impl<E> Default for Gate<E> {
+    fn default() -> Self {
+        let state = State { inside: BTreeMap::new(), next: 0, lost: None };
+        Self { state: Mutex::new(state), freed: Notify::new() }
+    }
+}
+
+impl<E> Gate<E> {
+    fn with<T>(&self, work: impl FnOnce(&mut State<E>) -> T) -> T {
+        // Plain bookkeeping, which a panic elsewhere leaves good.
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The endpoint is of no use: from now on one at a time asks it.
+    pub(super) fn lose(&self, error: E) {
+        self.with(|state| state.lost = Some(error));
+    }
+
+    /// The endpoint answers.
+    pub(super) fn find(&self) {
+        self.with(|state| state.lost = None);
+    }
+}
+
+impl<E: Clone> Gate<E> {
+    /// Lets in, beside at most `at_most - 1` others; waits for a place while it goes on inside.
+    pub(super) async fn admit(self: &Arc<Self>, at_most: usize) -> Admission<E> {
+        let deadline = Instant::now() + HUNG;
+        loop {
+            match self.try_admit(at_most, Instant::now()) {
+                Ok(admission) => return admission,
+                Err(hung) if hung => return Admission::Full,
+                Err(_) => {}
+            }
+            if timeout_at(deadline, self.freed.notified()).await.is_err() {
+                return Admission::Full;
+            }
+        }
+    }
+
+    /// `Err` when it is full: whether it hangs.
+    fn try_admit(self: &Arc<Self>, at_most: usize, now: Instant) -> Result<Admission<E>, bool> {
+        self.with(|state| {
+            let is_probe = state.lost.is_some();
+            if let Some(error) = state.lost.as_ref().filter(|_| !state.inside.is_empty()) {
+                return Ok(Admission::Lost(error.clone()));
+            }
+            if state.inside.len() >= at_most.max(1) {
+                return Err(state.inside.values().any(|since| now.duration_since(*since) > HUNG));
+            }
+            state.next += 1;
+            state.inside.insert(state.next, now);
+            let gate = Arc::clone(self);
+            Ok(Admission::Granted(Leave { gate, number: state.next, is_probe }))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Words = Gate<&'static str>;
+
+    fn granted(gate: &Arc<Words>, now: Instant) -> Leave<&'static str> {
+        match gate.try_admit(2, now) {
+            Ok(Admission::Granted(pass)) => pass,
+            other => panic!("not let in: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn so_many_are_let_in_and_the_next_when_one_leaves() {
+        let (gate, now) = (Arc::new(Words::default()), Instant::now());
+        let first = granted(&gate, now);
+        let _second = granted(&gate, now);
+        assert!(matches!(gate.try_admit(2, now), Err(false)));
+        assert!(matches!(gate.try_admit(2, now + HUNG * 2), Err(true)), "nobody waits there");
+        drop(first);
+        assert!(!granted(&gate, now).is_probe);
+    }
+
+    #[test]
+    fn one_at_a_time_finds_out_whether_a_lost_endpoint_is_back() {
+        let (gate, now) = (Arc::new(Words::default()), Instant::now());
+        let first = granted(&gate, now);
+        gate.lose("no answer");
+        assert!(matches!(gate.try_admit(2, now), Ok(Admission::Lost("no answer"))));
+        drop(first);
+        let probe = granted(&gate, now);
+        assert!(probe.is_probe);
+        assert!(matches!(gate.try_admit(2, now), Ok(Admission::Lost(_))));
+        gate.find();
+        assert!(!granted(&gate, now).is_probe);
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_in_when_a_place_is_free() {
+        let gate = Arc::new(Words::default());
+        let first = granted(&gate, Instant::now());
+        let waits = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.admit(1).await }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(matches!(waits.await, Ok(Admission::Granted(_))));
+    }
+}
