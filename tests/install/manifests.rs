@@ -171,6 +171,27 @@ fn the_package_leaves_room_in_etcd_and_kubectl_and_has_no_credentials() {
     }
 }
 
+#[test]
+fn clusterctl_finds_every_template_and_class_by_its_name() {
+    let files = files();
+    let folder = std::fs::read_dir(root().join("templates")).unwrap();
+    let templates = folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let mut classes = 0;
+    for path in templates {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if name.starts_with("cluster-template") {
+            assert_eq!(files.text(&name).unwrap(), text);
+        } else {
+            let class = text.split("kind: ClusterClass\nmetadata:\n  name: ").nth(1).unwrap();
+            let class = class.lines().next().unwrap();
+            assert_eq!(files.text(&format!("clusterclass-{class}.yaml")).unwrap(), text);
+            classes += 1;
+        }
+    }
+    assert!(classes > 0);
+}
+
 /// Each edge, and what in the components makes it one.
 #[test]
 fn what_the_package_requires_is_what_its_components_show() {

@@ -47,7 +47,26 @@ async fn start(site: &mut Site, contract: &str) -> Result<()> {
         "--watch-configmap=true".to_owned(),
     ];
     site.world.start_process("capi-operator", &program, &args)?;
-    let core = format!(
+    site.shell(&core_provider(contract))?;
+    let api = apply::find(&site.client, GROUP, "CoreProvider", "capi-system").await?;
+    until(site, &api, "cluster-api", "ProviderInstalled", |condition| {
+        condition["status"] == "True"
+    })
+    .await?;
+    // No kubelet runs its Deployment; it has none.
+    let mut found = api.get("cluster-api").await?;
+    let conditions = found.data["status"]["conditions"].as_array_mut().context("conditions")?;
+    conditions.retain(|condition| condition["type"] != "Ready");
+    conditions.push(json!({ "type": "Ready", "status": "True", "reason": "Ready",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }));
+    let status = json!({ "status": { "conditions": conditions } });
+    api.patch_status("cluster-api", &PatchParams::default(), &Patch::Merge(&status)).await?;
+    Ok(())
+}
+
+/// Commands that make the CoreProvider and its package.
+fn core_provider(contract: &str) -> String {
+    format!(
         "
 kubectl create namespace capi-system
 kubectl apply -f - <<'END'
@@ -74,22 +93,7 @@ spec:
   version: v1.10.1
   fetchConfig: {{selector: {{matchLabels: {{provider-components: core}}}}}}
 END"
-    );
-    site.shell(&core)?;
-    let api = apply::find(&site.client, GROUP, "CoreProvider", "capi-system").await?;
-    until(site, &api, "cluster-api", "ProviderInstalled", |condition| {
-        condition["status"] == "True"
-    })
-    .await?;
-    // No kubelet runs its Deployment; it has none.
-    let mut found = api.get("cluster-api").await?;
-    let conditions = found.data["status"]["conditions"].as_array_mut().context("conditions")?;
-    conditions.retain(|condition| condition["type"] != "Ready");
-    conditions.push(json!({ "type": "Ready", "status": "True", "reason": "Ready",
-        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }));
-    let status = json!({ "status": { "conditions": conditions } });
-    api.patch_status("cluster-api", &PatchParams::default(), &Patch::Merge(&status)).await?;
-    Ok(())
+    )
 }
 
 /// Waits for a condition of a provider.

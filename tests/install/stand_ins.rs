@@ -51,7 +51,7 @@ pub(crate) fn cert_manager() -> String {
         definition("Certificate", "certificates", &certificate),
         definition("Issuer", "issuers", &issuer),
     ];
-    definitions.iter().map(|one| format!("---\n{one}\n")).collect()
+    definitions.map(|one| format!("---\n{one}\n")).concat()
 }
 
 /// Fills the Secrets of the Certificates in a namespace, and puts the authority into the webhook

@@ -84,18 +84,27 @@ fn image(version: &str) -> String {
     format!("localhost/capmox:{version}")
 }
 
-/// Cluster templates and ClusterClasses, by the names that clusterctl asks for.
+/// Cluster templates and ClusterClasses, by the names that clusterctl asks for: a class by the name
+/// that Clusters have for it.
 fn templates(folder: &Path) -> Result<Files> {
     let mut found = Files::default();
     for (path, content) in Files::read(folder)?.iter() {
         let name = path.to_string_lossy();
-        if name.ends_with(".yaml")
-            && (name.starts_with("cluster-template") || name.starts_with("clusterclass-"))
-        {
+        if name.starts_with("cluster-template") && name.ends_with(".yaml") {
             found.add(path, content);
+        } else if name.starts_with("cluster-class") && name.ends_with(".yaml") {
+            let text = std::str::from_utf8(content).with_context(|| format!("{name} is text"))?;
+            let class = class(text).with_context(|| format!("no ClusterClass in {name}"))?;
+            found.add(format!("clusterclass-{class}.yaml"), content);
         }
     }
     Ok(found)
+}
+
+/// The name of the ClusterClass in a template, which is no YAML before its variables are filled in.
+fn class(text: &str) -> Option<&str> {
+    let (_, after) = text.split_once("kind: ClusterClass\n")?;
+    after.lines().find_map(|line| line.strip_prefix("  name: "))
 }
 
 /// `v1.2.3`, perhaps with a suffix after a dash.
@@ -120,6 +129,13 @@ fn is_in(version: &str, series: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_is_found_by_its_name() {
+        let text = "kind: ClusterClass\nmetadata:\n  name: fast-v1\nspec:\n  name: other\n";
+        assert_eq!(class(text), Some("fast-v1"));
+        assert_eq!(class("kind: Cluster\n"), None);
+    }
 
     #[test]
     fn versions_and_series_are_told_apart() -> Result<()> {
