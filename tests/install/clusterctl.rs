@@ -125,9 +125,10 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     assert!(said.contains("cannot create proxmox machine"), "{said}");
 
     make_and_delete_a_cluster(&site).await.with_context(|| pod.log_tail(40))?;
-    let forbidden = fs::read_to_string(pod.log())?;
-    let forbidden: Vec<_> = forbidden.lines().filter(|line| line.contains("forbidden")).collect();
-    assert!(forbidden.is_empty(), "the service account lacks rights: {forbidden:#?}");
+    let log = fs::read_to_string(pod.log())?;
+    let amiss = |line: &&str| line.contains("forbidden") || line.contains("please report");
+    let amiss: Vec<_> = log.lines().filter(amiss).collect();
+    assert!(amiss.is_empty(), "the service account lacks rights, or worse: {amiss:#?}");
 
     upgrade(&site, pod).await?;
     site.run("remove")?;

@@ -106,7 +106,11 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         // Where nothing can be recorded the tag tells until the end that a file is left.
         (Some(_), _) if facts.records_lost => Decision::Do(Step::Eject(seed::empty_drive())),
         (Some(_), _) => Decision::Do(Step::Eject(seed::detach(&vm.config))),
-        (None, _) if facts.seed_deleted || just_ended(facts, Operation::DeleteSeed) => {
+        // With neither tag nor record nothing is left to forget, while the list still shows the tag.
+        (None, recorded)
+            if (tagged || recorded.is_some())
+                && (facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)) =>
+        {
             Decision::Do(if tagged {
                 Step::Untag(seed::untag(&vm.config))
             } else {
