@@ -10,6 +10,7 @@
 mod chart;
 mod clusterctl;
 mod docs;
+mod image;
 mod kubectl;
 mod manifests;
 mod operator;

@@ -1,6 +1,7 @@
 //! `make image` and `make release`: the static programs, the image, and the folder of a release.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -42,6 +43,10 @@ pub(crate) fn image(arguments: &ImageArguments) -> Result<()> {
         programs.push((architecture, program(&root, architecture)?));
     }
     let version = version();
+    let named = ARCHITECTURES.iter().find(|one| one.target.starts_with(std::env::consts::ARCH));
+    for (_, program) in programs.iter().filter(|(one, _)| Some(one) == named) {
+        run(program, &version)?;
+    }
     let image = Image {
         version: version.clone(),
         revision: revision(&root),
@@ -135,6 +140,21 @@ fn program(root: &Path, architecture: Architecture) -> Result<Vec<u8>> {
     }
     let program = output.join(target).join("release/capmox");
     fs::read(&program).with_context(|| format!("cannot read {}", program.display()))
+}
+
+/// Whether the program starts, with nothing in its environment, and is of this version.
+fn run(program: &[u8], version: &str) -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("capmox-image-{}", std::process::id()));
+    fs::create_dir_all(&folder).context("cannot make a folder")?;
+    let file = folder.join("capmox");
+    fs::write(&file, program).context("cannot write the program")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).context("cannot set a mode")?;
+    let output = Command::new(&file).arg("version").env_clear().output();
+    let _ = fs::remove_dir_all(&folder);
+    let output = output.context("the static program does not start")?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    ensure!(said == format!("capmox {}", version.trim_start_matches('v')), "it says {said:?}");
+    Ok(())
 }
 
 /// The commit, where there is one.

@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("util-linux", "blkid finds the seed ISO's label"),
     ("cloud-init", "its schema and its NoCloud source read the seed"),
     ("netplan.io", "reads the network configuration"),
+    ("skopeo", "reads the image and copies it"),
     ("python3-venv", "the environment of the simulator's third parties"),
 ];
 
