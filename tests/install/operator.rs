@@ -243,6 +243,8 @@ async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Resu
     )?;
     until_image(&site, "registry.example/capmox:v0.1.0-again").await?;
 
+    beside_v1beta1_the_next_version_is_installed_anew(&site).await?;
+
     // Without the version it would stop the operator; so the selector has it.
     site.shell(
         r#"kubectl -n capmox-system patch infrastructureprovider proxmox --type=json --patch='[{"op":
@@ -255,4 +257,20 @@ async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Resu
     });
     told.await?;
     Ok(())
+}
+
+/// The operator's own limit, and the way round it that docs/install.md tells.
+async fn beside_v1beta1_the_next_version_is_installed_anew(site: &Site) -> Result<()> {
+    publish(site, &site.recipe()?.as_version("v0.1.1"), "next")?;
+    let upgrade = "helm upgrade capmox next/chart --namespace capmox-system --reset-values";
+    site.shell(upgrade)?;
+    let api = provider(site).await?;
+    let refused = until(site, &api, "proxmox", "ProviderUpgraded", |one| one["status"] == "False");
+    let why = refused.await?["message"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("v1beta1"), "{why}");
+    site.shell(&format!(
+        "kubectl -n capmox-system delete infrastructureprovider proxmox
+         {upgrade} --force"
+    ))?;
+    until_image(site, "localhost/capmox:v0.1.1").await
 }
