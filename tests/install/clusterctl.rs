@@ -7,9 +7,10 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
-use testbed::{Options, apply, crds, root};
+use testbed::{ManagerProcess, Options, World, apply, crds, root};
 
 use crate::kubectl::refusal;
 use crate::pod::{self, DEPLOYMENT, NAMESPACE};
@@ -124,7 +125,7 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     let said = refusal(&site)?;
     assert!(said.contains("cannot create proxmox machine"), "{said}");
 
-    make_and_delete_a_cluster(&site).await.with_context(|| pod.log_tail(40))?;
+    live(&site).await.with_context(|| pod.log_tail(40))?;
     let log = fs::read_to_string(pod.log())?;
     let amiss = |line: &&str| line.contains("forbidden") || line.contains("please report");
     let amiss: Vec<_> = log.lines().filter(amiss).collect();
@@ -146,19 +147,24 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     Ok(())
 }
 
-async fn make_and_delete_a_cluster(site: &Site) -> Result<()> {
+/// From nothing to running, to another management cluster, and to nothing.
+async fn live(site: &Site) -> Result<()> {
     site.run("cluster")?;
-    let machines =
-        apply::find(&site.client, "cluster.x-k8s.io/v1beta1", "Machine", "default").await?;
-    let running = site.world.wait_for(PATIENCE, "two running machines", async || {
-        let found = machines.list(&ListParams::default()).await?;
-        let phases = found.iter().filter(|machine| machine.data["status"]["phase"] == "Running");
-        Ok((phases.count() == 2).then_some(()))
-    });
-    running.await?;
+    until_running(site, &site.world).await?;
     let said = site.run("describe")?;
     assert!(said.contains("Cluster/demo") && said.contains("proxmox://"), "{said}");
-    site.run("delete")?;
+
+    let clones = || site.fake.model().tasks().iter().filter(|t| t.kind == "qmclone").count();
+    let before = (clones(), addresses(&site.world).await?);
+    let (other, mut pod) = another(site).await?;
+    fs::copy(other.kubeconfig(), site.folder().join("other.kubeconfig"))?;
+    site.run("move").with_context(|| pod.log_tail(20))?;
+    assert_eq!(addresses(&site.world).await?, [""; 0]);
+    until_running(site, &other).await.with_context(|| pod.log_tail(40))?;
+    assert_eq!((clones(), addresses(&other).await?), before, "moving made something anew");
+    site.run_at(&other, "delete").with_context(|| pod.log_tail(40))?;
+    pod.stop().await?;
+
     let left = site.fake.check_no_leaks();
     assert!(left.is_empty(), "{left:?}");
     let broken = site.fake.take_violations();
@@ -166,7 +172,40 @@ async fn make_and_delete_a_cluster(site: &Site) -> Result<()> {
     Ok(())
 }
 
-async fn upgrade(site: &Site, mut old: testbed::ManagerProcess) -> Result<()> {
+/// A second management cluster, installed like the first.
+async fn another(site: &Site) -> Result<(World, ManagerProcess)> {
+    let nothing = Options { crds: false, garbage_collection: true, ..Options::default() };
+    let mut world = World::start_with(nothing, &site.binaries).await?;
+    site.run_at(&world, "clusterctl")?;
+    site.run_at(&world, "embedded-ipam")?;
+    world.start_cluster_api(&site.binaries).await?;
+    let pod = pod::run(&world).await?;
+    Ok((world, pod))
+}
+
+async fn until_running(site: &Site, world: &World) -> Result<()> {
+    let client = world.client().await?;
+    let machines = apply::find(&client, "cluster.x-k8s.io/v1beta1", "Machine", "default").await?;
+    let running = site.world.wait_for(PATIENCE, "two running machines", async || {
+        let found = machines.list(&ListParams::default()).await?;
+        let phases = found.iter().filter(|machine| machine.data["status"]["phase"] == "Running");
+        Ok((phases.count() == 2).then_some(()))
+    });
+    running.await
+}
+
+/// The addresses that were handed out, with their names.
+async fn addresses(world: &World) -> Result<Vec<String>> {
+    let client = world.client().await?;
+    let api = apply::find(&client, "ipam.cluster.x-k8s.io/v1beta1", "IPAddress", "default").await?;
+    let found = api.list(&ListParams::default()).await?;
+    Ok(found
+        .iter()
+        .map(|one| format!("{} {}", one.name_any(), one.data["spec"]["address"]))
+        .collect())
+}
+
+async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
     publish(site, "v0.1.1")?;
     let said = site.run("upgrade")?;
     assert!(said.contains("v0.1.1"), "{said}");

@@ -83,6 +83,7 @@ pub(crate) fn permissions() -> Vec<AclSeed> {
 const RUN: &[&str] = &[
     "all",
     "clusterctl",
+    "move",
     "upgrade",
     "remove",
     "migrate",

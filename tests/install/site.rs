@@ -76,17 +76,27 @@ impl Site {
 
     /// Runs commands of the documentation, after those that set its variables.
     pub(crate) fn run(&self, mark: &str) -> Result<String> {
-        self.shell(&(docs::commands("all") + &docs::commands(mark)))
+        self.run_at(&self.world, mark)
+    }
+
+    /// As [`Self::run`], for another management cluster.
+    pub(crate) fn run_at(&self, world: &World, mark: &str) -> Result<String> {
+        self.shell_at(world, &(docs::commands("all") + &docs::commands(mark)))
     }
 
     /// Runs a script with the tools on the PATH and the administrator's kubeconfig.
     pub(crate) fn shell(&self, script: &str) -> Result<String> {
+        self.shell_at(&self.world, script)
+    }
+
+    /// As [`Self::shell`], for another management cluster.
+    fn shell_at(&self, world: &World, script: &str) -> Result<String> {
         let script = self.fill_in(script);
         let output = std::process::Command::new("bash")
             .args(["-euo", "pipefail", "-c", &script])
             .current_dir(self.folder())
             .env("PATH", self.path()?)
-            .env("KUBECONFIG", self.world.kubeconfig())
+            .env("KUBECONFIG", world.kubeconfig())
             .env("HOME", self.folder())
             .env("XDG_CONFIG_HOME", self.folder().join("config"))
             .env("XDG_CACHE_HOME", self.folder().join("cache"))
