@@ -351,10 +351,10 @@ impl Case {
         // The IPAM provider gives claims and addresses free in its own time.
         self.end_of_all::<IPAddressClaim>().await;
         self.end_of_all::<IPAddress>().await;
-        for pool in self.names::<InClusterIPPool>().await {
-            if pool.starts_with(CLUSTER) {
-                self.end_of::<InClusterIPPool>(&pool).await;
-            }
+        // Pools too, once the last of their addresses is free.
+        let pools = self.names::<InClusterIPPool>().await;
+        for pool in pools.iter().filter(|pool| pool.starts_with(CLUSTER)) {
+            self.end_of::<InClusterIPPool>(pool).await;
         }
         let held: Vec<Secret> = self.list().await;
         assert!(held.iter().all(|secret| secret.finalizers().is_empty()), "a Secret is held");
