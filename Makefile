@@ -1,6 +1,6 @@
 # Every target is one line; what it does is in xtask/.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint fmt generate components image release verify tools clean ci
+.PHONY: help build test demo lint fmt generate components image release verify bench tools clean ci
 
 help: ## Lists the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ release: ## Lays out dist/: what clusterctl expects, chart, SBOM, sums; IMAGE=na
 
 verify: ## Checks that generated files are up to date
 	cargo xtask verify
+
+bench: ## What many machines cost; N=1,25,100 says how many, FLAGS="…" are for the manager
+	cargo run --quiet --profile bench --package xtask -- bench $(if $(N),-N $(N)) $(if $(FLAGS),--flags="$(FLAGS)")
 
 tools: ## Builds the control plane's programs into .cache
 	cargo xtask tools

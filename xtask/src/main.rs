@@ -1,5 +1,6 @@
 //! The project's task runner: what the Makefile's targets do.
 
+mod bench;
 mod components;
 mod demo;
 mod flavours;
@@ -47,6 +48,8 @@ enum Task {
               value_parser = clap::builder::FalseyValueParser::new(), default_value = "false")]
         keep: bool,
     },
+    /// What many machines cost, measured on the real API server and the simulator
+    Bench(bench::Arguments),
     /// Everything that CI runs
     Test,
 }
@@ -78,6 +81,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
+        Task::Bench(arguments) => bench::run(arguments),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }
