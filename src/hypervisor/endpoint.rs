@@ -8,15 +8,23 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::boots::Boots;
 use super::gate::{Admission, Gate};
-use super::tasks::{Exit, Operation, TaskState, Tasks};
+use super::kept::Kept;
+use super::tasks::{Operation, TaskState, Tasks};
 use super::{Ledger, ObjectKey, View};
-use crate::ids::VmId;
-use crate::pve::{self, Client, TaskStatus, Upid};
+use crate::ids::{NodeName, VmId};
+use crate::pve::{self, Client, StorageStatus, Upid, VmConfig};
 
 /// Pause between two readings of the cluster while nothing is in flight: two calls a minute, and a
 /// VM deleted by hand is noticed within a minute.
 const IDLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// Pause between two readings of the list of tasks, however many are in flight.
+const LIST_PAUSE: Duration = Duration::from_millis(150);
+
+/// Age at which what seldom changes is read again.
+const KEPT: Duration = Duration::from_secs(10);
 
 /// Where woken objects are sent.
 pub type Wakes = mpsc::UnboundedSender<ObjectKey>;
@@ -36,13 +44,17 @@ pub struct Endpoint {
     client: Client,
     ledger: Arc<Mutex<Ledger>>,
     view: tokio::sync::Mutex<Reading>,
-    tasks: Mutex<Tasks>,
+    pub(super) tasks: Mutex<Tasks>,
+    boots: Mutex<Boots>,
+    storages: Kept<NodeName, Vec<StorageStatus>>,
+    templates: Kept<(NodeName, VmId), VmConfig>,
+    next_id: Kept<(), VmId>,
     watched: Mutex<BTreeMap<VmId, ObjectKey>>,
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
     gate: Arc<Gate>,
-    wakes: Wakes,
-    work: Notify,
+    pub(super) wakes: Wakes,
+    pub(super) work: Notify,
 }
 
 /// How long a failed reading stands for all who ask: an endpoint that hangs is not asked once for
@@ -57,7 +69,7 @@ struct Reading {
 }
 
 /// A panic elsewhere leaves plain bookkeeping behind, which is still good.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -74,6 +86,10 @@ impl Endpoint {
             ledger,
             view: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
+            boots: Mutex::default(),
+            storages: Kept::default(),
+            templates: Kept::default(),
+            next_id: Kept::default(),
             watched: Mutex::default(),
             agents: Mutex::default(),
             health: Mutex::default(),
@@ -84,13 +100,17 @@ impl Endpoint {
         let weak = Arc::downgrade(&endpoint);
         tokio::spawn(async move {
             let mut next_view = Instant::now() + IDLE_PAUSE;
+            let mut next_list = Instant::now();
             while let Some(endpoint) = weak.upgrade() {
-                let due = lock(&endpoint.tasks).next_due().unwrap_or(next_view).min(next_view);
+                let task = lock(&endpoint.tasks).next_due().map(|due| due.max(next_list));
+                let due = task.unwrap_or(next_view).min(next_view);
                 tokio::select! {
                     () = shutdown.cancelled() => return,
                     _ = tokio::time::timeout_at(due, endpoint.work.notified()) => {}
                 }
-                endpoint.look_at_tasks();
+                if Instant::now() >= next_list && endpoint.look_at_tasks() {
+                    next_list = Instant::now() + LIST_PAUSE;
+                }
                 if Instant::now() >= next_view {
                     if !lock(&endpoint.watched).is_empty() {
                         // A failed reading is kept in the health; machines ask for it themselves.
@@ -168,6 +188,33 @@ impl Endpoint {
         self.view.lock().await.view.clone()
     }
 
+    /// The storages of a node, as read at most ten seconds ago.
+    pub async fn storages(&self, node: &NodeName) -> Result<Vec<StorageStatus>, pve::Error> {
+        self.storages.get(node.clone(), KEPT, async || self.client.storages(node).await).await
+    }
+
+    /// The configuration of a template, as read at most ten seconds ago.
+    pub async fn template(&self, node: &NodeName, vmid: VmId) -> Result<VmConfig, pve::Error> {
+        let read = async || self.client.vm_config(node, vmid).await;
+        self.templates.get((node.clone(), vmid), KEPT, read).await
+    }
+
+    /// The lowest VMID that was free at most ten seconds ago, in the datacenter's range.
+    pub async fn next_id(&self) -> Result<VmId, pve::Error> {
+        self.next_id.get((), KEPT, async || self.client.next_id().await).await
+    }
+
+    /// How guests boot.
+    pub fn boots(&self) -> MutexGuard<'_, Boots> {
+        lock(&self.boots)
+    }
+
+    /// Wakes an object.
+    pub fn wake(&self, key: ObjectKey) {
+        // A closed channel means that the process is ending.
+        let _ = self.wakes.send(key);
+    }
+
     /// A reading that is at most as old as the pause between two regular ones.
     pub async fn recent_view(&self) -> Result<Arc<View>, pve::Error> {
         let now = Instant::now();
@@ -204,6 +251,7 @@ impl Endpoint {
         lock(&self.watched).retain(|_, watcher| watcher != key);
         lock(&self.tasks).forget(key);
         lock(&self.agents).remove(key);
+        lock(&self.boots).forget(key);
     }
 
     /// Follows a task for `key` and wakes it when the task has ended.
@@ -215,6 +263,11 @@ impl Endpoint {
     /// What is known of the task of `key`.
     pub fn task(&self, key: &ObjectKey) -> Option<TaskState> {
         lock(&self.tasks).state(key).cloned()
+    }
+
+    /// Since when the task of `key` is followed.
+    pub fn task_age(&self, key: &ObjectKey) -> Option<Duration> {
+        lock(&self.tasks).age(key, Instant::now())
     }
 
     /// Forgets the task of `key`.
@@ -255,44 +308,5 @@ impl Endpoint {
             // A closed channel means that the process is ending.
             let _ = self.wakes.send(key.clone());
         }
-    }
-
-    /// Looks at every task that is due. A look at a node that does not answer takes long, so nobody
-    /// waits for it; the client bounds how many are under way.
-    fn look_at_tasks(self: &Arc<Self>) {
-        let due = lock(&self.tasks).take_due(Instant::now());
-        for (key, upid) in due {
-            let endpoint = Arc::clone(self);
-            tokio::spawn(async move {
-                let result = match endpoint.client.task_status(&upid).await {
-                    Ok(TaskStatus::Running) => Ok(None),
-                    Ok(TaskStatus::Stopped { exit }) => Ok(Some(exit_of(exit))),
-                    Err(error) if nobody_knows(&error) => {
-                        Ok(Some(Exit::Unknown(error.message().to_owned())))
-                    }
-                    Err(error) => Err(error.to_string()),
-                };
-                let ended = lock(&endpoint.tasks).looked(&key, &upid, result, Instant::now());
-                if ended {
-                    let _ = endpoint.wakes.send(key);
-                }
-                endpoint.work.notify_one();
-            });
-        }
-    }
-}
-
-/// Whether no later look can tell more: the task's log is lost, or its node is none any more.
-fn nobody_knows(error: &pve::Error) -> bool {
-    error.is_task_unknown()
-        || error.cause() == Some(pve::Cause::NodeMissing)
-        || *error.kind() == pve::ErrorKind::NotImplemented
-}
-
-fn exit_of(exit: pve::TaskExit) -> Exit {
-    match exit {
-        pve::TaskExit::Ok | pve::TaskExit::Warnings(_) => Exit::Success,
-        pve::TaskExit::Unknown(text) => Exit::Unknown(text),
-        pve::TaskExit::Failed(text) => Exit::Failure(text),
     }
 }

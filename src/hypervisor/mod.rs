@@ -5,12 +5,16 @@
 //! `cluster/resources` serves everybody, and the end of a task wakes the machine it concerns. This
 //! module reports facts; it decides nothing and knows nothing of Kubernetes.
 
+mod boots;
 mod endpoint;
 mod gate;
+mod kept;
 mod ledger;
+mod looks;
 mod tasks;
 mod view;
 
+pub use boots::{Boots, Kind};
 pub use endpoint::{Endpoint, Health, Wakes};
 pub use gate::{Admission, Leave};
 pub use ledger::{Ledger, Promise, Refused};

@@ -1,10 +1,11 @@
 //! The Proxmox tasks that machines wait for, one a machine.
 //!
-//! Pure bookkeeping: [`super::Endpoint`] polls what is due and enters what it learnt. A task is
-//! looked at soon after its start and then less often, because most are short and each look is a
-//! proxied call on the node.
+//! Pure bookkeeping: [`super::Endpoint`] looks when a task is due and enters what it learnt. One
+//! reading of `cluster/tasks`, which the endpoint answers from memory, tells of all tasks at once;
+//! a task that is not in that list is asked for by itself, which is a proxied call on its node. A
+//! task is looked at soon after its start and then less often, because most are short.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -98,7 +99,7 @@ pub enum TaskState {
 #[derive(Debug)]
 struct Tracked {
     state: TaskState,
-    looks: u32,
+    since: Instant,
     due: Instant,
     /// Since when looks give no answer.
     silent_since: Option<Instant>,
@@ -108,6 +109,8 @@ struct Tracked {
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     by_object: BTreeMap<ObjectKey, Tracked>,
+    /// How long the last task for each operation took.
+    usual: HashMap<Operation, Duration>,
 }
 
 /// Longer than any look takes; a look that never ends must not be the last.
@@ -116,16 +119,30 @@ const LONGEST_LOOK: Duration = Duration::from_mins(3);
 /// How long a task may be without an answer before the VM is asked instead.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Pause before look number `looks`: a start or a configuration is over in a second or two, a full
-/// clone takes minutes.
-fn pause(looks: u32) -> Duration {
-    Duration::from_millis(match looks {
-        0 => 250,
-        1 => 500,
-        2..=9 => 1000,
-        10..=29 => 2000,
-        _ => 5000,
-    })
+/// A task that is this young may not be in the list yet.
+const LISTED: Duration = Duration::from_secs(1);
+
+/// Shortest and longest pause between two looks.
+const SHORTEST: Duration = Duration::from_millis(150);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Pause before the next look at a task of this age: a start or a configuration is over in a second
+/// or two, a full clone takes minutes. The end is learnt at most a sixth late; before the time that
+/// the operation took last there are few looks.
+fn pause(age: Duration, usual: Option<Duration>) -> Duration {
+    match usual.and_then(|usual| usual.checked_sub(age)) {
+        Some(left) => left.min(age.max(Duration::from_secs(1))).clamp(SHORTEST, LONGEST),
+        None => (age / 6).clamp(SHORTEST, LONGEST),
+    }
+}
+
+/// What a list says of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed<'a> {
+    /// It runs.
+    Running,
+    /// It ended with this exit status.
+    Ended(&'a Exit),
 }
 
 impl Tasks {
@@ -147,13 +164,18 @@ impl Tasks {
             }
         }
         let state = TaskState::Running { upid, operation, trouble: None };
-        self.by_object
-            .insert(key, Tracked { state, looks: 0, due: now + pause(0), silent_since: None });
+        let due = now + pause(Duration::ZERO, self.usual.get(&operation).copied());
+        self.by_object.insert(key, Tracked { state, since: now, due, silent_since: None });
     }
 
     /// What is known of the task of `key`.
     pub(super) fn state(&self, key: &ObjectKey) -> Option<&TaskState> {
         self.by_object.get(key).map(|tracked| &tracked.state)
+    }
+
+    /// Since when the task of `key` is followed.
+    pub(super) fn age(&self, key: &ObjectKey, now: Instant) -> Option<Duration> {
+        self.by_object.get(key).map(|tracked| now.duration_since(tracked.since))
     }
 
     /// Forgets the task of `key`.
@@ -174,6 +196,49 @@ impl Tasks {
                 TaskState::Ended(_) => None,
             })
             .collect()
+    }
+
+    /// Enters what a list says that was asked for at `asked`; `look_up` finds a task in it. Gives
+    /// the objects whose task has ended with it, and the tasks among `due` that only a look of their
+    /// own can tell of.
+    pub(super) fn listed<'a>(
+        &mut self,
+        due: Vec<(ObjectKey, Upid)>,
+        asked: Instant,
+        look_up: impl Fn(&Upid) -> Option<Listed<'a>>,
+    ) -> (Vec<ObjectKey>, Vec<(ObjectKey, Upid)>) {
+        let running: Vec<(ObjectKey, Upid)> = self
+            .by_object
+            .iter()
+            .filter_map(|(key, tracked)| match &tracked.state {
+                TaskState::Running { upid, .. } => Some((key.clone(), upid.clone())),
+                TaskState::Ended(_) => None,
+            })
+            .collect();
+        let mut ended = Vec::new();
+        for (key, upid) in running {
+            let result = match look_up(&upid) {
+                None => continue,
+                Some(Listed::Running) => Ok(None),
+                Some(Listed::Ended(exit)) => Ok(Some(exit.clone())),
+            };
+            if self.looked(&key, &upid, result, asked) {
+                ended.push(key);
+            }
+        }
+        let mut unlisted = Vec::new();
+        for (key, upid) in due {
+            if look_up(&upid).is_some() {
+                continue;
+            }
+            match self.by_object.get_mut(&key) {
+                Some(young) if asked.duration_since(young.since) < LISTED => {
+                    young.due = asked + pause(asked.duration_since(young.since), None);
+                }
+                _ => unlisted.push((key, upid)),
+            }
+        }
+        (ended, unlisted)
     }
 
     /// When the next look is due, if a task runs.
@@ -202,6 +267,11 @@ impl Tasks {
         }
         match result {
             Ok(Some(exit)) => {
+                let took = now.duration_since(tracked.since);
+                if exit == Exit::Success {
+                    // The next one may be a little faster, and is looked at no later for it.
+                    self.usual.insert(*operation, took.mul_f32(0.97));
+                }
                 let ended = Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
                 tracked.state = TaskState::Ended(ended);
                 true
@@ -209,8 +279,8 @@ impl Tasks {
             Ok(None) => {
                 *trouble = None;
                 tracked.silent_since = None;
-                tracked.looks += 1;
-                tracked.due = now + pause(tracked.looks);
+                let usual = self.usual.get(operation).copied();
+                tracked.due = now + pause(now.duration_since(tracked.since), usual);
                 false
             }
             Err(why) => {
@@ -224,8 +294,8 @@ impl Tasks {
                 }
                 *trouble = Some(why);
                 // An endpoint in trouble is asked less often, however short the task.
-                tracked.looks = tracked.looks.max(10) + 1;
-                tracked.due = now + pause(tracked.looks);
+                let age = now.duration_since(tracked.since);
+                tracked.due = now + pause(age, None).max(Duration::from_secs(2));
                 false
             }
         }
@@ -268,6 +338,30 @@ mod tests {
         tasks.follow(key("a"), upid("000ACD13"), Operation::Destroy, now);
         assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), now));
         assert!(matches!(tasks.state(&key("a")), Some(TaskState::Running { .. })));
+    }
+
+    #[test]
+    fn one_list_tells_of_all_tasks_and_the_rest_are_asked_for_once_they_should_be_in_it() {
+        let start = Instant::now();
+        let mut tasks = Tasks::default();
+        for (name, pid) in [("a", "000ACD12"), ("b", "000ACD13"), ("c", "000ACD14")] {
+            tasks.follow(key(name), upid(pid), Operation::Start, start);
+        }
+        let look_up = |asked: &Upid| match asked {
+            one if *one == upid("000ACD12") => Some(Listed::Ended(&Exit::Success)),
+            one if *one == upid("000ACD13") => Some(Listed::Running),
+            _ => None,
+        };
+        let soon = start + Duration::from_millis(200);
+        let due = tasks.take_due(soon);
+        assert_eq!(tasks.listed(due, soon, look_up), (vec![key("a")], Vec::new()));
+        let later = start + LISTED;
+        let due = tasks.take_due(later);
+        assert_eq!(
+            tasks.listed(due, later, look_up),
+            (Vec::new(), vec![(key("c"), upid("000ACD14"))])
+        );
+        assert!(matches!(tasks.state(&key("b")), Some(TaskState::Running { .. })));
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Pass<'_> {
     /// Follows a task that was started; without one the step is done, and what it changed is to be
     /// looked at anew.
     fn started(&mut self, endpoint: &Endpoint, operation: Operation, upid: Option<Upid>) {
+        let runs = upid.is_some();
         if let Some(upid) = upid {
             tracing::info!(%upid, "asked Proxmox to {}", operation.verb());
             endpoint.follow(&self.key, upid, operation);
@@ -91,8 +92,20 @@ impl Pass<'_> {
             endpoint.forget_task(&self.key);
         }
         self.facts.task = endpoint.task(&self.key);
-        self.facts.vm = None;
         self.facts.power = None;
+        // These change nothing that later steps read in the configuration.
+        let spares = matches!(
+            operation,
+            Operation::Upload
+                | Operation::Resize
+                | Operation::Start
+                | Operation::Stop
+                | Operation::DeleteSeed
+        );
+        if !(runs && spares) {
+            self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
+            self.facts.vm = None;
+        }
     }
 
     /// A lock that somebody holds is waited for; anything else is told.
@@ -262,7 +275,7 @@ impl Pass<'_> {
         {
             return Ok(config.clone());
         }
-        let read = endpoint.client().vm_config(&template.node, template.vmid).await;
+        let read = endpoint.template(&template.node, template.vmid).await;
         read.map_err(|error| self.refused(Operation::Clone, &error))
     }
 
@@ -410,7 +423,11 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(self.refused(Operation::Destroy, &error)),
+            Err(error) => {
+                // What ended before says nothing of it any more.
+                endpoint.forget_task(&self.key);
+                Err(self.refused(Operation::Destroy, &error))
+            }
         }
     }
 }

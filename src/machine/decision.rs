@@ -197,6 +197,10 @@ pub(super) enum Waiting {
     Agent(String),
     /// cloud-init.
     CloudInit,
+    /// A guest that need not be asked yet.
+    Boot,
+    /// The answer of a guest that was asked; the condition goes on saying what it said.
+    Answer,
     /// The protection flag of the VM.
     Protected(VmId),
 }
@@ -214,6 +218,12 @@ impl Wake {
     /// So many seconds later.
     pub(super) const fn seconds(seconds: u64) -> Self {
         Self::After(Duration::from_secs(seconds))
+    }
+
+    /// At so long later, at any rate within a minute; a while later when it is not told.
+    pub(super) fn after(time: Option<Duration>) -> Self {
+        const USUAL: Duration = Duration::from_secs(10);
+        Self::After(time.unwrap_or(USUAL).min(Duration::from_mins(1)))
     }
 }
 

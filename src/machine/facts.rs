@@ -47,6 +47,8 @@ pub(super) struct Facts {
     pub vmid_shared: bool,
     /// How often the guest was asked since it was started.
     pub guest_looks: u32,
+    /// How long to leave a guest that boots alone before it is asked, or asked again.
+    pub guest_wait: Option<std::time::Duration>,
     /// Whether the VM runs, when asked.
     pub power: Option<Seen<Power>>,
     /// What is needed to choose a VMID and a node, when gathered.
@@ -197,7 +199,9 @@ pub(super) enum GuestFact {
     AgentDown(String),
     /// The agent answers, and cloud-init was not asked for.
     AgentUp,
-    /// cloud-init runs, or its status is still being read.
+    /// The status of cloud-init is being read.
+    Asked,
+    /// cloud-init runs.
     CloudInitRunning,
     /// cloud-init is done; the text tells of recoverable errors, if any.
     CloudInitDone(Option<String>),

@@ -70,6 +70,7 @@ pub(super) fn fresh() -> Facts {
         absence_confirmed: false,
         vmid_shared: false,
         guest_looks: 0,
+        guest_wait: None,
         power: None,
         placement: None,
         bootstrap: None,

@@ -15,6 +15,7 @@ mod fixture;
 mod observe;
 mod pass;
 mod placing;
+mod quiet;
 mod remedy;
 mod report;
 mod seed;
@@ -32,9 +33,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span, warn};
 
+use crate::api::ProxmoxMachine;
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
+use decision::Wake;
 use pass::{Interrupted, Memory, Pass, Shared};
+use quiet::Bell;
 use stores::{Selection, Stored};
 
 /// How long the first lists may take; the API server answers them within a second or so.
@@ -66,13 +70,24 @@ pub struct Context {
 /// Runs until `shutdown`; work in hand is finished first.
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, wakes, namespace, watch_filter, concurrency } = context;
-    let (stores, controller) = stores::start(&client, &Selection { namespace, watch_filter });
+    let bell = Bell::default();
+    let selection = Selection { namespace, watch_filter };
+    let (stores, controller) = stores::start(&client, &selection, &bell);
     let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
     let memory = Memory::default();
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
-    let shared = Shared { client, connections, stores, recorder, memory, started, at_one_endpoint };
-    let shared = Arc::new(shared);
+    let ringing = bell.clone();
+    let shared = Arc::new(Shared {
+        client,
+        connections,
+        stores,
+        recorder,
+        memory,
+        bell,
+        started,
+        at_one_endpoint,
+    });
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
         wakes.recv().await.map(|key| (key, wakes))
     });
@@ -87,7 +102,7 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         }
     };
     let work = controller
-        .reconcile_on(stores::woken(wakes))
+        .reconcile_on(stores::woken(wakes, ringing))
         // Room beside the machines of an endpoint that hangs.
         .with_config(controller::Config::default().concurrency(concurrency.saturating_mul(2)))
         .graceful_shutdown_on(shutdown.cancelled_owned())
@@ -116,7 +131,10 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
             return Ok(Action::requeue(if early { AT_ONCE } else { FIRST_READING }));
         }
         match &object.0 {
-            Ok(machine) => Box::pin(Pass::new(&shared, machine.clone()).run()).await,
+            Ok(machine) => match shared.still_rests(machine) {
+                Some(action) => Ok(action),
+                None => Box::pin(Pass::new(&shared, machine.clone()).run()).await,
+            },
             Err(invalid) => {
                 warn!(error = %invalid, "the object cannot be read; correct it");
                 Ok(Action::await_change())
@@ -124,6 +142,25 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
         }
     };
     work.instrument(span).await
+}
+
+impl Shared {
+    /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
+    fn still_rests(&self, machine: &ProxmoxMachine) -> Option<Action> {
+        let key = observe::key_of(machine);
+        if self.bell.rang(&key) {
+            return None;
+        }
+        if self.memory.is_gone(machine.metadata.uid.as_deref()) {
+            return Some(Action::await_change());
+        }
+        let version = machine.metadata.resource_version.as_deref();
+        let rest = self.memory.with(&key, |remembered| remembered.rest_at(version))?;
+        Some(match rest.goes_on(Instant::now())? {
+            Wake::OnChange => Action::await_change(),
+            Wake::After(time) => Action::requeue(time),
+        })
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature that the controller calls")]

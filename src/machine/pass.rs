@@ -12,8 +12,9 @@ use tracing::{debug, info, warn};
 
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
-use super::facts::Facts;
+use super::facts::{Facts, VmFact, VmSeen};
 use super::observe;
+use super::quiet::{Bell, Rest, is_brief};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use crate::api::{ProxmoxMachine, conditions, reasons};
@@ -33,6 +34,9 @@ const VAIN: u32 = 3;
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_LAST: Duration = Duration::from_mins(1);
 
+/// How long a short task is waited for before the status tells of it.
+const BRIEF: Duration = Duration::from_secs(3);
+
 /// What all passes share.
 pub(super) struct Shared {
     pub(super) client: Client,
@@ -40,6 +44,7 @@ pub(super) struct Shared {
     pub(super) stores: Stores,
     pub(super) recorder: Recorder,
     pub(super) memory: Memory,
+    pub(super) bell: Bell,
     pub(super) started: tokio::time::Instant,
     /// Machines that may ask one endpoint at once.
     pub(super) at_one_endpoint: usize,
@@ -48,7 +53,14 @@ pub(super) struct Shared {
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
 /// quicker, and keeps a foreign VM from being waited for.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
+pub(super) struct Memory {
+    machines: Mutex<HashMap<ObjectKey, Remembered>>,
+    /// UIDs of machines that are gone, whose copies may still be there for a moment.
+    gone: Mutex<HashMap<String, tokio::time::Instant>>,
+}
+
+/// How long a copy may be behind.
+const BEHIND: Duration = Duration::from_secs(30);
 
 /// What is remembered of one machine.
 #[derive(Debug, Default, Clone)]
@@ -69,18 +81,35 @@ pub(super) struct Remembered {
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
     outdated: Vec<String>,
+    /// The VM as last read, while nothing was done to it since.
+    pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
+    /// What the last pass rests until.
+    pub(super) rest: Option<Rest>,
 }
+
+/// How long a VM's configuration may serve later passes. What is written carries its digest, and
+/// what is refused makes it be read again.
+const VM_KEPT: Duration = Duration::from_secs(30);
 
 impl Memory {
     /// Works on what is remembered of a machine.
     pub(super) fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Remembered) -> T) -> T {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
         work(all.entry(key.clone()).or_default())
     }
 
-    /// Forgets a machine.
-    pub(super) fn forget(&self, key: &ObjectKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// Forgets a machine that is gone.
+    pub(super) fn bury(&self, key: &ObjectKey, uid: &str) {
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.retain(|_, since| since.elapsed() < BEHIND);
+        gone.insert(uid.to_owned(), tokio::time::Instant::now());
+    }
+
+    /// Whether a machine is gone, although there is a copy of it.
+    pub(super) fn is_gone(&self, uid: Option<&str>) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        uid.is_some_and(|uid| gone.contains_key(uid))
     }
 }
 
@@ -89,6 +118,20 @@ impl Remembered {
     pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
         self.outdated.extend(before);
         self.latest = Some(now.clone());
+    }
+
+    /// What is rested for, if a copy of this version is no news.
+    pub(super) fn rest_at(&self, version: Option<&str>) -> Option<Rest> {
+        let version = version?;
+        let is_own = |known: &String| known == version;
+        let known = |rest: &&Rest| rest.is_at(version) || self.outdated.iter().any(is_own);
+        self.rest.as_ref().filter(known).cloned()
+    }
+
+    /// The VM, if it was read a moment ago.
+    fn vm(&self) -> Option<VmSeen> {
+        let (vm, read) = self.vm.as_ref()?;
+        (read.elapsed() < VM_KEPT).then(|| VmSeen::Present(vm.clone()))
     }
 
     /// The newer of the copy and of what was written last.
@@ -168,9 +211,14 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let (stored, grown) =
-            shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
-        let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
+        let (stored, grown, vm) = shared.memory.with(&key, |remembered| {
+            remembered.rest = None;
+            (remembered.newest(copy), remembered.grown, remembered.vm())
+        });
+        // Of a machine that is up the list tells first.
+        let is_up = stored.status.as_ref().is_some_and(|status| status.ready);
+        let vm = vm.filter(|_| !is_up || stored.metadata.deletion_timestamp.is_some());
+        let facts = Facts { grown, vm, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
             shared,
             key,
@@ -191,7 +239,35 @@ impl<'a> Pass<'a> {
             self.end();
             return Ok(Action::await_change());
         }
+        if !keeps_the_vm(&conclusion) {
+            self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
+        }
+        if let Some(pause) = self.brief(&conclusion) {
+            return Ok(self.rest(Wake::After(pause)));
+        }
         Box::pin(self.report(&conclusion)).await
+    }
+
+    /// How long to wait without a word: most tasks are over before anybody could read of them.
+    fn brief(&self, conclusion: &Conclusion) -> Option<Duration> {
+        let Conclusion::Decided(Decision::Wait(waiting, _)) = conclusion else { return None };
+        if !is_brief(waiting) {
+            return None;
+        }
+        let age = self.endpoint.as_ref()?.task_age(&self.key)?;
+        BRIEF.checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    /// Ends the pass. Until then only a change that is not its own makes the next one.
+    fn rest(&self, wake: Wake) -> Action {
+        let version = self.stored.metadata.resource_version.clone();
+        self.shared.memory.with(&self.key, |remembered| {
+            remembered.rest = version.map(|version| Rest::new(version, wake));
+        });
+        match wake {
+            Wake::OnChange => Action::await_change(),
+            Wake::After(time) => Action::requeue(time),
+        }
     }
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
@@ -252,7 +328,10 @@ impl<'a> Pass<'a> {
                 let done = self.perform(step).await;
                 if done.is_err() {
                     // A refusal is no success, and tells for itself.
-                    self.shared.memory.with(&self.key, |remembered| remembered.repeated = None);
+                    self.shared.memory.with(&self.key, |remembered| {
+                        remembered.repeated = None;
+                        remembered.vm = None;
+                    });
                 }
                 done
             }
@@ -277,7 +356,10 @@ impl<'a> Pass<'a> {
                 message = condition.message.as_deref().unwrap_or_default(),
                 "VMProvisioned"
             );
-            self.announce(&condition).await;
+            // Steps on the way are told by the condition, which is there for as long as they take.
+            if condition.status == "True" || is_bad(&condition) {
+                self.announce(&condition).await;
+            }
         }
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
@@ -292,10 +374,7 @@ impl<'a> Pass<'a> {
         {
             self.publish(EventType::Warning, "CloudInitDegraded", attention).await;
         }
-        Ok(match report::wake(conclusion, pause) {
-            Wake::OnChange => Action::await_change(),
-            Wake::After(time) => Action::requeue(time),
-        })
+        Ok(self.rest(report::wake(conclusion, pause)))
     }
 
     /// How long to pause after a fault: longer with each in a row.
@@ -319,8 +398,7 @@ impl<'a> Pass<'a> {
 
     async fn announce(&self, condition: &conditions::Condition) {
         let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
-        let bad = matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
-        let type_ = if bad { EventType::Warning } else { EventType::Normal };
+        let type_ = if is_bad(condition) { EventType::Warning } else { EventType::Normal };
         self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
     }
 
@@ -346,13 +424,33 @@ impl<'a> Pass<'a> {
                 endpoint.ledger().release(vmid, self.facts.uid());
             }
         }
-        self.shared.memory.forget(&self.key);
+        self.shared.memory.bury(&self.key, self.facts.uid());
     }
+}
+
+/// Whether the next pass may rest on what was read of the VM in this one.
+fn keeps_the_vm(conclusion: &Conclusion) -> bool {
+    matches!(
+        conclusion,
+        Conclusion::Decided(Decision::Wait(
+            Waiting::Task { .. }
+                | Waiting::Addresses(_)
+                | Waiting::Boot
+                | Waiting::Answer
+                | Waiting::Agent(_)
+                | Waiting::CloudInit,
+            _
+        ))
+    )
 }
 
 /// Whether the API server would refuse the same again: not for want of time or a newer version.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+}
+
+fn is_bad(condition: &conditions::Condition) -> bool {
+    matches!(condition.severity.as_deref(), Some("Warning" | "Error"))
 }
 
 /// What makes a condition worth an event: not its wording.

@@ -43,6 +43,7 @@ impl Conclusion {
             Self::Decided(Decision::Wait(waiting, _)) => !matches!(
                 waiting,
                 Waiting::Retry
+                    | Waiting::Answer
                     | Waiting::Task { .. }
                     | Waiting::Unknown(_)
                     | Waiting::Connection(_)
@@ -278,7 +279,7 @@ fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
 fn deletion(waiting: &Waiting) -> Option<State> {
     let state = |severity, text: String| Some(State::not(severity, reasons::DELETING, text));
     match waiting {
-        Waiting::Retry | Waiting::Paused => None,
+        Waiting::Retry | Waiting::Answer | Waiting::Paused => None,
         Waiting::Connection(fault) => state(Severity::Warning, fault.to_string()),
         Waiting::Protected(vmid) => state(
             Severity::Warning,
@@ -417,6 +418,12 @@ fn waited_for_others(facts: &Facts, waiting: &Waiting) -> Option<State> {
                  qemu-guest-agent and the option agent: enabled=1, or set \
                  spec.checks.skipQemuGuestAgent"
             ),
+        ),
+        Waiting::Boot => info(
+            reasons::POWERING_ON,
+            "the VM was started; its agent and cloud-init are asked when guests of its template \
+             are usually up"
+                .to_owned(),
         ),
         Waiting::CloudInit => info(
             reasons::POWERING_ON,

@@ -12,9 +12,11 @@ use kube::runtime::{Controller, WatchStreamExt};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::quiet::Bell;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{IPAddress, IPAddressClaim};
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, reasons};
+use crate::hypervisor::ObjectKey;
 
 /// A ProxmoxMachine as the API server stores it, which need not be one that can be read.
 pub(super) type Stored = DeserializeGuard<ProxmoxMachine>;
@@ -108,7 +110,11 @@ where
 }
 
 /// Watches everything and starts the controller of ProxmoxMachines on it.
-pub(super) fn start(client: &Client, selection: &Selection) -> (Stores, Controller<Stored>) {
+pub(super) fn start(
+    client: &Client,
+    selection: &Selection,
+    bell: &Bell,
+) -> (Stores, Controller<Stored>) {
     let all = watcher::Config::default;
     let (machines, machine_stream) = watch::<Stored>(selection.api(client), selection.own());
     let (owners, owner_stream) = watch::<Machine>(selection.api(client), all());
@@ -120,8 +126,14 @@ pub(super) fn start(client: &Client, selection: &Selection) -> (Stores, Controll
 
     let (by_cluster, by_infra) = (machines.clone(), machines.clone());
     let infra_clusters = clusters.clone();
+    let rings = || {
+        let bell = bell.clone();
+        move |woken: &ObjectRef<Stored>| bell.ring(key_of(woken))
+    };
+    let (by_owner, by_cluster_too, by_infra_too) = (rings(), rings(), rings());
+    let (by_claim, by_address) = (rings(), rings());
     let controller = Controller::for_stream(machine_stream, machines.clone())
-        .watches_stream(owner_stream, |machine: Machine| {
+        .watches_stream(owner_stream, move |machine: Machine| {
             machine
                 .spec
                 .infrastructure_ref
@@ -129,19 +141,25 @@ pub(super) fn start(client: &Client, selection: &Selection) -> (Stores, Controll
                 .filter(|reference| reference.kind.as_deref() == Some("ProxmoxMachine"))
                 .and_then(|reference| reference.name.as_deref())
                 .map(|name| reference(name, &machine.metadata))
+                .inspect(&by_owner)
         })
         .watches_stream(cluster_stream, move |cluster: Cluster| {
             let paused = cluster.spec.paused == Some(true);
-            of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any(), paused)
+            let woken = of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any(), paused);
+            woken.into_iter().inspect(&by_cluster_too).collect::<Vec<_>>()
         })
         .watches_stream(infra_stream, move |infra: DeserializeGuard<ProxmoxCluster>| {
             let owner = cluster_of(infra.meta(), &infra_clusters);
-            owner.map(|name| of_cluster(&by_infra, infra.meta(), &name, false)).unwrap_or_default()
+            let woken = owner.map(|name| of_cluster(&by_infra, infra.meta(), &name, false));
+            woken.into_iter().flatten().inspect(&by_infra_too).collect::<Vec<_>>()
         })
-        .watches_stream(claim_stream, |claim: IPAddressClaim| owner_of(&claim.metadata))
-        .watches_stream(address_stream, |address: IPAddress| {
+        .watches_stream(claim_stream, move |claim: IPAddressClaim| {
+            owner_of(&claim.metadata).inspect(&by_claim)
+        })
+        .watches_stream(address_stream, move |address: IPAddress| {
             machine_of_claim(&address.spec.claim_ref.name)
                 .map(|machine| reference(machine, &address.metadata))
+                .inspect(&by_address)
         });
     (Stores { machines, owners, clusters, infra, claims, addresses }, controller)
 }
@@ -209,9 +227,18 @@ fn machine_of_claim(claim: &str) -> Option<&str> {
 
 /// The woken machines as the controller wants them.
 pub(super) fn woken(
-    wakes: impl Stream<Item = crate::hypervisor::ObjectKey> + Send + 'static,
+    wakes: impl Stream<Item = ObjectKey> + Send + 'static,
+    bell: Bell,
 ) -> impl Stream<Item = ObjectRef<Stored>> + Send + 'static {
-    wakes.map(|key| ObjectRef::new(&key.name).within(&key.namespace))
+    wakes.map(move |key| {
+        let woken = ObjectRef::new(&key.name).within(&key.namespace);
+        bell.ring(key);
+        woken
+    })
+}
+
+fn key_of(woken: &ObjectRef<Stored>) -> ObjectKey {
+    ObjectKey { namespace: woken.namespace.clone().unwrap_or_default(), name: woken.name.clone() }
 }
 
 #[cfg(test)]

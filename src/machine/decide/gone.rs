@@ -83,6 +83,10 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Do(Step::RecordSeed(volume));
     }
     match &facts.power {
+        // It has just been stopped. Should it run all the same, it is not destroyed but refused.
+        None if just_ended(facts, Operation::Stop) && facts.attached_seed().is_none() => {
+            Decision::Do(Step::Destroy)
+        }
         None => Decision::Look(Look::Power),
         Some(Seen::Unknown(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))

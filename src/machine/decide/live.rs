@@ -1,6 +1,7 @@
 //! The way of a machine that is wanted: placed, cloned, configured, seeded, started, ready.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -117,7 +118,7 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
 /// its seed the guest would be set up for good with nothing.
 fn running_too_early(facts: &Facts) -> Option<Decision> {
     let listed = facts.listed.present().and_then(|entry| entry.status.as_deref());
-    if listed != Some("running") {
+    if listed != Some("running") || facts.attached_seed().is_some() {
         return None;
     }
     match &facts.power {
@@ -205,16 +206,10 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
     if let Some(decision) = running_too_early(facts) {
         return decision;
     }
-    let spec = &facts.machine.spec;
-    if let Some(volume) = spec.disks.as_ref().and_then(|disks| disks.boot_volume.as_ref()) {
-        match desired::growth(volume, &vm.config) {
-            Ok(Some(gib)) if facts.grown != Some(gib) => {
-                return Decision::Do(Step::Resize { disk: volume.disk.clone(), gib });
-            }
-            Ok(_) => {}
-            Err(why) => return invalid(why),
-        }
-    }
+    let growth = match growth(facts, vm) {
+        Ok(growth) => growth,
+        Err(why) => return invalid(why),
+    };
     let options = match desired::options(facts, &vm.config) {
         Ok(options) => options,
         Err(why) => return invalid(why),
@@ -235,10 +230,24 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
     if let Some(missing) = desired::missing_addresses(facts) {
         return Decision::Wait(Waiting::Addresses(missing), Wake::seconds(60));
     }
-    seed(facts, vm, options)
+    seed(facts, vm, options, growth)
 }
 
-fn seed(facts: &Facts, vm: &VmFact, mut options: BTreeMap<String, String>) -> Decision {
+/// How the boot volume has to grow, which is asked for once.
+fn growth(facts: &Facts, vm: &VmFact) -> Result<Option<Step>, String> {
+    let disks = facts.machine.spec.disks.as_ref();
+    let Some(volume) = disks.and_then(|disks| disks.boot_volume.as_ref()) else { return Ok(None) };
+    let gib = desired::growth(volume, &vm.config)?.filter(|gib| facts.grown != Some(*gib));
+    Ok(gib.map(|gib| Step::Resize { disk: volume.disk.clone(), gib }))
+}
+
+/// The seed, and last the growth: it changes the configuration that the other steps were made from.
+fn seed(
+    facts: &Facts,
+    vm: &VmFact,
+    mut options: BTreeMap<String, String>,
+    growth: Option<Step>,
+) -> Decision {
     let Some(vmid) = facts.vmid() else { return Decision::Look(Look::Vm) };
     // In the drive it can be only after it was stored whole.
     if let Some(volume) = facts.attached_seed() {
@@ -246,7 +255,7 @@ fn seed(facts: &Facts, vm: &VmFact, mut options: BTreeMap<String, String>) -> De
             return Decision::Do(Step::RecordSeed(volume));
         }
         return Decision::Do(if options.is_empty() {
-            Step::RecordSeeded
+            growth.unwrap_or(Step::RecordSeeded)
         } else {
             Step::Configure(options)
         });
@@ -314,8 +323,12 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
     let unasked = checks.skip_qemu_guest_agent == Some(true);
     // The agent's answer proves it as well; without one the VM itself is asked.
     let started = !unasked && just_ended(facts, Operation::Start);
+    // It was just made ready to start. Should somebody have been faster, the start says so.
+    let prepared =
+        [Operation::Configure, Operation::Resize].iter().any(|it| just_ended(facts, *it));
     let power = match (&facts.power, started) {
         (Some(Seen::Present(power)), _) => *power,
+        (None, false) if prepared => Power::Stopped,
         (None, true) => Power::Running,
         (None, false) => return Decision::Look(Look::Power),
         (Some(Seen::Unknown(why)), _) => {
@@ -342,20 +355,25 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
 
 fn guest(facts: &Facts) -> Decision {
     match &facts.guest {
+        None if facts.guest_wait.is_some() => {
+            Decision::Wait(Waiting::Boot, Wake::after(facts.guest_wait))
+        }
         None => Decision::Look(Look::Guest),
         // A VM that does not run is told apart from an agent that is not up yet.
-        Some(GuestFact::AgentDown(_)) if facts.power.is_none() => Decision::Look(Look::Power),
+        Some(GuestFact::AgentDown(_)) if facts.power.is_none() && facts.guest_looks % 5 == 0 => {
+            Decision::Look(Look::Power)
+        }
         Some(GuestFact::AgentDown(text)) => {
-            // Each look at a silent agent holds a worker of the node for three seconds.
-            let pause = match facts.guest_looks {
-                0..=10 => 2,
-                11..=30 => 5,
-                _ => 10,
-            };
-            Decision::Wait(Waiting::Agent(text.clone()), Wake::seconds(pause))
+            Decision::Wait(Waiting::Agent(text.clone()), Wake::after(facts.guest_wait))
         }
         Some(GuestFact::AgentUp) => Decision::Ready(None),
-        Some(GuestFact::CloudInitRunning) => Decision::Wait(Waiting::CloudInit, Wake::seconds(2)),
+        Some(GuestFact::Asked) => {
+            let pause = Duration::from_millis(if facts.guest_looks < 20 { 400 } else { 5000 });
+            Decision::Wait(Waiting::Answer, Wake::After(pause))
+        }
+        Some(GuestFact::CloudInitRunning) => {
+            Decision::Wait(Waiting::CloudInit, Wake::after(facts.guest_wait))
+        }
         Some(GuestFact::CloudInitDone(attention)) => Decision::Ready(attention.clone()),
         Some(GuestFact::CloudInitFailed(text)) => Decision::Fail(Failure {
             reason: reasons::FAILURE_BOOTSTRAP_FAILED,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 
 use super::super::facts::GuestFact;
 use super::super::pass::Pass;
-use crate::hypervisor::Endpoint;
+use crate::hypervisor::{Ended, Endpoint, Exit, Kind, Operation, TaskState};
 use crate::ids::{NodeName, VmId};
 use crate::pve::{self, AgentExecStatus};
 
@@ -24,6 +24,53 @@ const DETAILS_WAIT: Duration = Duration::from_secs(5);
 const DETAILS_LOOK: Duration = Duration::from_millis(250);
 
 impl Pass<'_> {
+    /// Takes note of a start, and of how long the guest is to be left alone.
+    pub(super) fn note_boot(&mut self, endpoint: &Endpoint) {
+        let now = Instant::now();
+        if let Some(TaskState::Ended(Ended {
+            operation: Operation::Start,
+            exit: Exit::Success,
+            noticed,
+            ..
+        })) = &self.facts.task
+            && let Some(kind) = self.kind()
+        {
+            endpoint.boots().started(&self.key, kind, *noticed);
+        }
+        // An answer that is being made is fetched soon.
+        if endpoint.agent_pid(&self.key).is_none() {
+            self.facts.guest_wait = endpoint.boots().wait(&self.key, now);
+        }
+    }
+
+    /// Takes note of what a guest said.
+    pub(super) fn note_guest(&mut self, fact: &GuestFact) {
+        let Some(endpoint) = self.endpoint.clone() else { return };
+        if matches!(fact, GuestFact::AgentUp | GuestFact::CloudInitDone(_)) {
+            let waiting = endpoint.boots().up(&self.key);
+            waiting.into_iter().for_each(|key| endpoint.wake(key));
+        }
+        self.facts.guest_wait = endpoint.boots().wait(&self.key, Instant::now());
+    }
+
+    /// What guests of this kind are made of.
+    fn kind(&self) -> Option<Kind> {
+        let template = self.facts.recorded_template();
+        match template {
+            Some(template) => Some((template.node, template.vmid)),
+            None => self.vm_node().zip(self.facts.vmid()),
+        }
+    }
+
+    fn note_question(&self, endpoint: &Endpoint) {
+        let now = Instant::now();
+        let mut boots = endpoint.boots();
+        if let Some(kind) = self.kind().filter(|_| boots.age(&self.key, now).is_none()) {
+            boots.started(&self.key, kind, now);
+        }
+        boots.asked(&self.key, now);
+    }
+
     pub(super) async fn ask_guest(&self) -> GuestFact {
         let (Some(endpoint), Some(vmid), Some(node)) =
             (&self.endpoint, self.facts.vmid(), self.vm_node())
@@ -32,6 +79,7 @@ impl Pass<'_> {
         };
         let checks = self.facts.machine.spec.checks.as_ref();
         if checks.and_then(|checks| checks.skip_cloud_init_status) == Some(true) {
+            self.note_question(endpoint);
             return match endpoint.client().agent_osinfo(&node, vmid).await {
                 Ok(_) => GuestFact::AgentUp,
                 Err(error) => self.no_answer(&error),
@@ -44,17 +92,20 @@ impl Pass<'_> {
     async fn ask_cloud_init(&self, endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> GuestFact {
         let pid = match endpoint.agent_pid(&self.key) {
             Some(pid) => pid,
-            None => match endpoint.client().agent_exec(node, vmid, &["cloud-init", "status"]).await
-            {
-                Ok(pid) => {
-                    endpoint.set_agent_pid(&self.key, Some(pid));
-                    pid
-                }
-                Err(error) => return self.no_answer(&error),
-            },
+            None => {
+                self.note_question(endpoint);
+                let command = ["cloud-init", "status"];
+                return match endpoint.client().agent_exec(node, vmid, &command).await {
+                    Ok(pid) => {
+                        endpoint.set_agent_pid(&self.key, Some(pid));
+                        GuestFact::Asked
+                    }
+                    Err(error) => self.no_answer(&error),
+                };
+            }
         };
         match endpoint.client().agent_exec_status(node, vmid, pid).await {
-            Ok(answer) if !answer.exited => GuestFact::CloudInitRunning,
+            Ok(answer) if !answer.exited => GuestFact::Asked,
             Ok(answer) => {
                 endpoint.set_agent_pid(&self.key, None);
                 match judge(&answer) {

@@ -74,6 +74,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         absence_confirmed: false,
         vmid_shared: false,
         guest_looks: 0,
+        guest_wait: None,
         power: None,
         placement: None,
         bootstrap: None,
@@ -183,8 +184,10 @@ impl Pass<'_> {
         match look {
             Look::Connection => self.connect().await,
             Look::Vm => {
+                let asked = Instant::now();
                 let seen = self.find_vm().await;
                 self.confirm_absence(&seen);
+                self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
             }
             Look::Pools => self.look_at_pools().await,
@@ -201,7 +204,9 @@ impl Pass<'_> {
                     remembered.guest_looks = remembered.guest_looks.saturating_add(1);
                     remembered.guest_looks
                 });
-                self.facts.guest = Some(self.ask_guest().await);
+                let fact = self.ask_guest().await;
+                self.note_guest(&fact);
+                self.facts.guest = Some(fact);
             }
         }
         // What else was to be looked up could not be either.
@@ -280,7 +285,7 @@ impl Pass<'_> {
 
     /// Takes up at an endpoint what the object records: promise, task and watch.
     async fn adopt(&mut self, endpoint: &Arc<Endpoint>) {
-        let key = &self.key;
+        let key = &self.key.clone();
         let recorded = self.facts.machine.status.as_ref().and_then(|s| s.task_ref.as_deref());
         if endpoint.task(key).is_none()
             && let Some(upid) = recorded.and_then(|upid| upid.parse::<Upid>().ok())
@@ -289,6 +294,7 @@ impl Pass<'_> {
             endpoint.follow(key, upid, operation);
         }
         self.facts.task = endpoint.task(key);
+        self.note_boot(endpoint);
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -13,6 +14,10 @@ use crate::ids::VmId;
 use crate::placement::TemplateRef;
 use crate::pve::{self, VmConfig};
 use crate::seen::Seen;
+
+/// Age of a reading that a choice may be made from; what this process promised since is in the
+/// ledger.
+const RECENT: Duration = Duration::from_secs(2);
 
 /// What a machine that records a VMID has been promised.
 pub(super) fn promise(facts: &Facts, memory: u64) -> Option<Promise> {
@@ -96,9 +101,10 @@ impl Pass<'_> {
         &self,
         endpoint: &Endpoint,
     ) -> Result<(Arc<View>, Option<VmId>), pve::Error> {
-        let view = endpoint.view(Instant::now()).await?;
+        let now = Instant::now();
+        let view = endpoint.view(now.checked_sub(RECENT).unwrap_or(now)).await?;
         let ranged = self.facts.machine.spec.vm_id_range.is_some();
-        let next_id = if ranged { None } else { Some(endpoint.client().next_id().await?) };
+        let next_id = if ranged { None } else { Some(endpoint.next_id().await?) };
         Ok((view, next_id))
     }
 
@@ -118,7 +124,7 @@ impl Pass<'_> {
         let Some(endpoint) = &self.endpoint else {
             return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
         };
-        match endpoint.client().vm_config(&template.node, template.vmid).await {
+        match endpoint.template(&template.node, template.vmid).await {
             Ok(config) => Seen::Present(config),
             Err(error) if error.is_vm_missing() => Seen::Absent,
             Err(error) => Seen::Unknown(self.unanswered(&error)),

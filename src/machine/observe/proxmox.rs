@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::super::facts::{Power, VmFact, VmSeen};
 use super::super::pass::Pass;
 use crate::fault::Class;
-use crate::hypervisor::{GuestKind, View};
+use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
 use crate::ids::{NodeName, StorageName};
 use crate::seen::Seen;
 
@@ -19,12 +19,41 @@ const CLONE_ON_ITS_WAY: Duration = Duration::from_secs(9);
 const NO_ENDPOINT: &str = "no Proxmox endpoint was looked up";
 
 impl Pass<'_> {
+    /// Keeps what was read for the passes that follow closely.
+    pub(super) fn keep(&self, seen: &VmSeen, asked: Instant) {
+        let kept = match seen {
+            VmSeen::Present(vm) if vm.config.lock().is_none() => Some((vm.clone(), asked)),
+            _ => None,
+        };
+        self.shared.memory.with(&self.key, |remembered| remembered.vm = kept);
+    }
+
+    /// When Proxmox said that it has destroyed the VM.
+    fn destroyed(&self) -> Option<Instant> {
+        match &self.facts.task {
+            Some(TaskState::Ended(Ended {
+                operation: Operation::Destroy,
+                exit: Exit::Success,
+                noticed,
+                ..
+            })) => Some(*noticed),
+            _ => None,
+        }
+    }
+
     /// Looks for the VM at the recorded node, then in the whole cluster. That it is absent takes
     /// the word of the cluster: a node may be down, and a VM may be hidden from the credentials.
     pub(super) async fn find_vm(&self) -> VmSeen {
         let (Some(endpoint), Some(vmid)) = (&self.endpoint, self.facts.vmid()) else {
             return VmSeen::Unknown(NO_ENDPOINT.to_owned());
         };
+        // One reading serves all whose end was learnt together.
+        if let Some(noticed) = self.destroyed()
+            && let Ok(view) = endpoint.view(noticed).await
+            && !view.guests.contains_key(&vmid)
+        {
+            return VmSeen::Absent;
+        }
         let recorded = self.facts.recorded_node();
         let mut at_node = None;
         if let Some(node) = &recorded {
@@ -143,7 +172,7 @@ impl Pass<'_> {
         let (Some(endpoint), Some(node)) = (&self.endpoint, self.vm_node()) else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
-        match endpoint.client().storages(&node).await {
+        match endpoint.storages(&node).await {
             Ok(storages) => Seen::Present(
                 storages
                     .into_iter()

@@ -136,10 +136,8 @@ async fn play(
     let (writes, journal) = (Writes::read(&site.client).await?, fake.journal());
     let busy = cpu(manager.id())?;
     let began = Instant::now();
-    let (made, ready) = tokio::try_join!(
-        site.start(began),
-        site.until("Ready", (began, PATIENCE), all, is_ready)
-    )?;
+    let (made, ready) =
+        tokio::try_join!(site.start(began), site.until("Ready", (began, PATIENCE), all, is_ready))?;
     figures.made = made.values().max().copied().unwrap_or_default();
     figures.ready = ready.values().max().copied().unwrap_or_default();
     let each = ready.iter().map(|(name, at)| at.saturating_sub(made[name]));

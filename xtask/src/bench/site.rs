@@ -39,7 +39,8 @@ impl Site {
         let names = (0..machines).map(|at| format!("{CLUSTER}-{at:04}")).collect();
         let site = Self { client, namespace, names };
         let cluster = create(&site.api::<Cluster>(), objects::cluster()).await?;
-        let infra = objects::proxmox_cluster(cluster.metadata.uid.as_deref(), "10.10.1.0-10.10.9.255");
+        let infra =
+            objects::proxmox_cluster(cluster.metadata.uid.as_deref(), "10.10.1.0-10.10.9.255");
         create(&site.api::<ProxmoxCluster>(), infra).await?;
         Ok(site)
     }

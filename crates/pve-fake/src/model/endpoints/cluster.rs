@@ -27,6 +27,9 @@ pub(super) const ROUTES: &[Route] = &[
     get("/cluster/options", Need::Login, &[], options),
 ];
 
+/// Ended tasks of a node in `cluster/tasks`.
+const ENDED_LISTED: usize = 25;
+
 fn version(model: &mut Model, _: &Call) -> Result<Reply, Refusal> {
     Ok(Reply::data(json!({
         "version": model.release.version(),
@@ -214,7 +217,14 @@ fn tasks(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let mut tasks: Vec<_> =
         model.tasks.values().filter(|task| model.may_see(&call.caller, task)).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(task.order));
-    Ok(Reply::list(tasks.into_iter().take(25).map(Task::entry).collect()))
+    // Each node tells of its running tasks and of the last ones that ended.
+    let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
+    tasks.retain(|task| {
+        let count = ended.entry(&task.node).or_default();
+        *count += usize::from(task.end.is_some());
+        task.end.is_none() || *count <= ENDED_LISTED
+    });
+    Ok(Reply::list(tasks.into_iter().map(Task::entry).collect()))
 }
 
 fn options(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {

@@ -1,0 +1,162 @@
+//! When a guest that was started is worth asking.
+//!
+//! Each question to an agent that is not up holds one of a node's few workers for three seconds, so
+//! a hundred guests that boot are not asked a hundred times over. A few of each template are asked
+//! again and again; from how long these took the others are asked when they should be up. Pure
+//! bookkeeping, which decides no more than when somebody looks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ObjectKey;
+use crate::ids::{NodeName, VmId};
+
+/// Guests of one template that are asked while it is not known how long it takes.
+const SCOUTS: usize = 2;
+
+/// Until the first question: nothing boots faster.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// Longest time between two questions, and longest wait for the scouts.
+const LONGEST: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A template, by node and VMID.
+pub type Kind = (NodeName, VmId);
+
+#[derive(Debug, Clone)]
+struct Guest {
+    kind: Kind,
+    started: Instant,
+    /// How often it was asked.
+    questions: u32,
+    asked: Option<Instant>,
+}
+
+/// Guests that boot, and how long guests of a template took last.
+#[derive(Debug, Default)]
+pub struct Boots {
+    guests: BTreeMap<ObjectKey, Guest>,
+    learnt: BTreeMap<Kind, Duration>,
+}
+
+/// Pause after a question without the wanted answer: the answer is learnt at most a tenth late.
+fn pause(age: Duration) -> Duration {
+    (age / 10).clamp(Duration::from_millis(700), LONGEST)
+}
+
+impl Boots {
+    /// A guest was started.
+    pub fn started(&mut self, key: &ObjectKey, kind: Kind, at: Instant) {
+        let guest = Guest { kind, started: at, questions: 0, asked: None };
+        let known = self.guests.entry(key.clone()).or_insert_with(|| guest.clone());
+        if known.started != at {
+            *known = guest;
+        }
+    }
+
+    /// How long to wait until a guest is worth asking; none when it is now.
+    pub fn wait(&self, key: &ObjectKey, now: Instant) -> Option<Duration> {
+        let guest = self.guests.get(key)?;
+        let age = now.duration_since(guest.started);
+        let at = match (guest.asked, self.learnt.get(&guest.kind)) {
+            (Some(asked), _) => asked + pause(asked.duration_since(guest.started)),
+            (None, Some(usual)) => guest.started + *usual,
+            (None, None) if age >= PATIENCE || self.is_scout(key, guest) => guest.started + FIRST,
+            (None, None) => guest.started + PATIENCE,
+        };
+        at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+
+    fn is_scout(&self, key: &ObjectKey, guest: &Guest) -> bool {
+        let mut same: Vec<(Instant, &ObjectKey)> = self
+            .guests
+            .iter()
+            .filter(|(_, other)| other.kind == guest.kind)
+            .map(|(key, other)| (other.started, key))
+            .collect();
+        same.sort_unstable();
+        same.iter().take(SCOUTS).any(|(_, scout)| *scout == key)
+    }
+
+    /// A guest is asked now.
+    pub fn asked(&mut self, key: &ObjectKey, now: Instant) {
+        if let Some(guest) = self.guests.get_mut(key) {
+            guest.questions += 1;
+            guest.asked = Some(now);
+        }
+    }
+
+    /// Since when a guest boots.
+    pub fn age(&self, key: &ObjectKey, now: Instant) -> Option<Duration> {
+        self.guests.get(key).map(|guest| now.duration_since(guest.started))
+    }
+
+    /// A guest is up. Gives those that wait to learn how long that takes.
+    pub fn up(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let Some(guest) = self.guests.remove(key) else { return Vec::new() };
+        let Some(asked) = guest.asked else { return Vec::new() };
+        let took = asked.duration_since(guest.started);
+        // Up at the first question, it may have been up before: the next is asked earlier.
+        let usual = if guest.questions <= 1 { took.mul_f32(0.97) } else { took };
+        let is_news = self.learnt.insert(guest.kind.clone(), usual).is_none();
+        let waits = |other: &Guest| is_news && other.kind == guest.kind && other.asked.is_none();
+        let waiting = self.guests.iter().filter(|(_, other)| waits(other));
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A guest is of no interest any more.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.guests.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "default".to_owned(), name: name.to_owned() }
+    }
+
+    fn kind() -> Kind {
+        ("pve1".parse().unwrap(), "900".parse().unwrap())
+    }
+
+    #[test]
+    fn a_few_are_asked_again_and_again_and_the_others_when_they_should_be_up() {
+        let start = Instant::now();
+        let mut boots = Boots::default();
+        for name in ["a", "b", "c"] {
+            boots.started(&key(name), kind(), start);
+        }
+        let later = start + FIRST;
+        assert_eq!(boots.wait(&key("a"), later), None);
+        assert_eq!(boots.wait(&key("b"), later), None);
+        assert!(boots.wait(&key("c"), later).is_some());
+        let up = start + Duration::from_secs(10);
+        boots.asked(&key("a"), later);
+        boots.asked(&key("a"), up);
+        assert_eq!(boots.up(&key("a")), [key("b"), key("c")]);
+        assert_eq!(boots.wait(&key("c"), up), None);
+        assert_eq!(boots.wait(&key("c"), later), Some(Duration::from_secs(8)));
+    }
+
+    #[test]
+    fn a_guest_that_never_comes_up_is_asked_less_and_less_and_holds_nobody_up() {
+        let start = Instant::now();
+        let mut boots = Boots::default();
+        for name in ["a", "b", "c"] {
+            boots.started(&key(name), kind(), start);
+        }
+        let late = start + PATIENCE;
+        assert_eq!(boots.wait(&key("c"), late), None);
+        boots.asked(&key("a"), late);
+        assert_eq!(boots.wait(&key("a"), late), Some(Duration::from_secs(6)));
+        let very_late = start + Duration::from_hours(1);
+        boots.asked(&key("a"), very_late);
+        assert_eq!(boots.wait(&key("a"), very_late), Some(LONGEST));
+    }
+}

@@ -1,0 +1,105 @@
+//! Looks at the tasks in flight: all at once by the list, and one by one where the list cannot tell.
+//!
+//! `cluster/tasks` shows the tasks that run and the last ones that ended of each node. A node that
+//! was restarted, or that is busy, may lack one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::ObjectKey;
+use super::endpoint::{Endpoint, lock};
+use super::tasks::{Exit, Listed};
+use crate::pve::{self, TaskExit, TaskStatus, TaskSummary, Upid};
+
+impl Endpoint {
+    /// Looks at the tasks if one is due; whether it does. A look at a node that does not answer
+    /// takes long, so nobody waits for it; the client bounds how many are under way.
+    pub(super) fn look_at_tasks(self: &Arc<Self>) -> bool {
+        let due = lock(&self.tasks).take_due(Instant::now());
+        if due.is_empty() {
+            return false;
+        }
+        let endpoint = Arc::clone(self);
+        tokio::spawn(async move { endpoint.look(due).await });
+        true
+    }
+
+    async fn look(self: Arc<Self>, due: Vec<(ObjectKey, Upid)>) {
+        let asked = Instant::now();
+        let unlisted = match self.client().cluster_tasks().await {
+            Ok(list) => {
+                let known = by_id(&list);
+                let look_up = |upid: &Upid| match known.get(upid)? {
+                    None => Some(Listed::Running),
+                    // The last line may not be written yet.
+                    Some(Exit::Unknown(_)) => None,
+                    Some(exit) => Some(Listed::Ended(exit)),
+                };
+                let (ended, unlisted) = lock(&self.tasks).listed(due, asked, look_up);
+                for key in ended {
+                    self.wake(key);
+                }
+                unlisted
+            }
+            Err(error) if error.is_endpoint_lost() => {
+                let why = error.to_string();
+                for (key, upid) in due {
+                    self.enter(key, &upid, Err(why.clone()));
+                }
+                Vec::new()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "tasks are not listed");
+                due
+            }
+        };
+        for (key, upid) in unlisted {
+            let endpoint = Arc::clone(&self);
+            tokio::spawn(async move {
+                let result = match endpoint.client().task_status(&upid).await {
+                    Ok(TaskStatus::Running) => Ok(None),
+                    Ok(TaskStatus::Stopped { exit }) => Ok(Some(exit_of(exit))),
+                    Err(error) if nobody_knows(&error) => {
+                        Ok(Some(Exit::Unknown(error.message().to_owned())))
+                    }
+                    Err(error) => Err(error.to_string()),
+                };
+                endpoint.enter(key, &upid, result);
+            });
+        }
+        self.work.notify_one();
+    }
+
+    fn enter(&self, key: ObjectKey, upid: &Upid, result: Result<Option<Exit>, String>) {
+        if lock(&self.tasks).looked(&key, upid, result, Instant::now()) {
+            self.wake(key);
+        }
+        self.work.notify_one();
+    }
+}
+
+/// How each listed task ended; none while it runs.
+fn by_id(list: &[TaskSummary]) -> HashMap<&Upid, Option<Exit>> {
+    let exit = |task: &TaskSummary| {
+        let has_ended = task.endtime.is_some() || task.status.is_some();
+        has_ended.then(|| exit_of(TaskExit::of(task.status.as_deref().unwrap_or_default())))
+    };
+    list.iter().map(|task| (&task.upid, exit(task))).collect()
+}
+
+/// Whether no later look can tell more: the task's log is lost, or its node is none any more.
+fn nobody_knows(error: &pve::Error) -> bool {
+    error.is_task_unknown()
+        || error.cause() == Some(pve::Cause::NodeMissing)
+        || *error.kind() == pve::ErrorKind::NotImplemented
+}
+
+fn exit_of(exit: TaskExit) -> Exit {
+    match exit {
+        TaskExit::Ok | TaskExit::Warnings(_) => Exit::Success,
+        TaskExit::Unknown(text) => Exit::Unknown(text),
+        TaskExit::Failed(text) => Exit::Failure(text),
+    }
+}
