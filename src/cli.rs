@@ -15,6 +15,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::connections::Given;
+use crate::hypervisor::CloneLimits;
 use crate::runtime::{self, Bind, LogFormat, Logging, TlsVersion};
 
 /// Cluster API infrastructure provider for Proxmox VE.
@@ -59,6 +60,18 @@ struct Flags {
     /// endpoint
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
+
+    /// VMs that are cloned at once at one Proxmox endpoint; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    max_clones: usize,
+
+    /// VMs that are cloned at once from templates of one node; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_clones_per_node: usize,
+
+    /// VMs that are cloned at once to one storage; 0 for any number
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_clones_per_storage: usize,
 
     /// Serve InClusterIPPool and GlobalInClusterIPPool where no IPAM provider is installed
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
@@ -272,6 +285,11 @@ fn settings(
         namespace: filled(flags.namespace),
         watch_filter: filled(flags.watch_filter),
         concurrency: flags.concurrency,
+        clones: CloneLimits {
+            endpoint: flags.max_clones,
+            node: flags.max_clones_per_node,
+            storage: flags.max_clones_per_storage,
+        },
         embedded_ipam: flags.embedded_ipam,
         leader_elect: flags.leader_elect.then_some(lease),
         leader_election_namespace: filled(flags.leader_election_namespace),

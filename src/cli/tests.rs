@@ -73,6 +73,8 @@ fn flags_are_read_in_any_form() {
         "--health-probe-bind-address=0",
         "--concurrency",
         "3",
+        "--max-clones-per-storage",
+        "2",
         "--logging-format=json",
         "--tls-min-version=VersionTLS13",
         "--vmodule=x=1",
@@ -87,6 +89,7 @@ fn flags_are_read_in_any_form() {
     assert_eq!(settings.watch_filter.as_deref(), Some("blue"));
     assert_eq!(settings.health, Bind::Off);
     assert_eq!(settings.concurrency, 3);
+    assert_eq!((settings.clones.endpoint, settings.clones.storage), (32, 2));
     assert_eq!(settings.tls_min_version, TlsVersion::V13);
     assert!(settings.notes.iter().any(|note| note.contains("--vmodule")), "{:?}", settings.notes);
 }

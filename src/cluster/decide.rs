@@ -21,7 +21,7 @@ use crate::hypervisor::ObjectKey;
 use crate::seen::Seen;
 
 /// A regular look, in case a change was missed.
-const REGULAR: Duration = Duration::from_mins(5);
+const REGULAR: Duration = Duration::from_mins(2);
 /// Pause before the first repetition of something that failed …
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 /// … and between later ones.

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::api::ProxmoxCluster;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, ObjectKey, Wakes};
+use crate::hypervisor::{CloneLimits, Endpoint, ObjectKey, Wakes};
 use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 
 use credentials::Credentials;
@@ -68,6 +68,8 @@ pub struct Settings {
     pub wakes: Wakes,
     /// Who is told of every Proxmox call.
     pub observer: Arc<dyn Observer>,
+    /// Clones at once at each endpoint.
+    pub clones: CloneLimits,
     /// Ends the background work of all endpoints.
     pub shutdown: CancellationToken,
 }
@@ -166,7 +168,7 @@ impl Connections {
         credentials: Credentials,
         version: Option<String>,
     ) -> Result<Arc<Endpoint>, Fault> {
-        let Settings { wakes, observer, shutdown, .. } = &self.settings;
+        let Settings { wakes, observer, clones, shutdown, .. } = &self.settings;
         let digest = credentials.digest();
         let mut pool = lock(&self.pool);
         let ledger = pool.ledger(&credentials.base_url.to_string());
@@ -182,7 +184,7 @@ impl Connections {
             if tls == Tls::Insecure {
                 warn_insecure(&url, &name);
             }
-            Ok(Endpoint::start(client, ledger, wakes.clone(), shutdown.clone()))
+            Ok(Endpoint::start(client, ledger, *clones, wakes.clone(), shutdown.clone()))
         })
     }
 }

@@ -43,6 +43,7 @@ fn connections(own: Own) -> Connections {
         own,
         wakes,
         observer: Arc::new(Nobody),
+        clones: crate::hypervisor::CloneLimits::default(),
         shutdown: CancellationToken::new(),
     })
 }

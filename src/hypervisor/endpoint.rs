@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::boots::Boots;
 use super::gate::{Admission, Gate};
 use super::kept::Kept;
+use super::queue::{CloneLimits, Place, Position, Queue};
 use super::tasks::{Operation, TaskState, Tasks};
 use super::{Ledger, ObjectKey, View};
 use crate::ids::{NodeName, VmId};
@@ -26,6 +27,9 @@ const LIST_PAUSE: Duration = Duration::from_millis(150);
 /// Age at which what seldom changes is read again.
 const KEPT: Duration = Duration::from_secs(10);
 
+/// How long an answer shows that the endpoint answers.
+const CONTACT: Duration = Duration::from_mins(1);
+
 /// Where woken objects are sent.
 pub type Wakes = mpsc::UnboundedSender<ObjectKey>;
 
@@ -36,6 +40,8 @@ pub struct Health {
     pub version: Option<String>,
     /// The error of the latest reading, if it failed.
     pub trouble: Option<pve::Error>,
+    /// When it answered last.
+    pub contact: Option<Instant>,
 }
 
 /// One endpoint with one credential, shared by everything that uses it.
@@ -53,6 +59,9 @@ pub struct Endpoint {
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
     gate: Arc<Gate>,
+    /// Who asks whether the endpoint answers at all.
+    askers: Arc<Gate>,
+    clones: Mutex<Queue>,
     pub(super) wakes: Wakes,
     pub(super) work: Notify,
 }
@@ -78,6 +87,7 @@ impl Endpoint {
     pub fn start(
         client: Client,
         ledger: Arc<Mutex<Ledger>>,
+        clones: CloneLimits,
         wakes: Wakes,
         shutdown: CancellationToken,
     ) -> Arc<Self> {
@@ -94,6 +104,8 @@ impl Endpoint {
             agents: Mutex::default(),
             health: Mutex::default(),
             gate: Arc::default(),
+            askers: Arc::default(),
+            clones: Mutex::new(Queue::new(clones)),
             wakes,
             work: Notify::new(),
         });
@@ -157,8 +169,7 @@ impl Endpoint {
                 let changed =
                     held.view.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
                 *held = Reading { view: Some(Arc::clone(&view)), failure: None };
-                lock(&self.health).trouble = None;
-                self.gate.find();
+                self.answered();
                 self.wake_watchers(&changed);
                 Ok(view)
             }
@@ -170,10 +181,20 @@ impl Endpoint {
         }
     }
 
+    fn answered(&self) {
+        let mut health = lock(&self.health);
+        health.trouble = None;
+        health.contact = Some(Instant::now());
+        drop(health);
+        self.gate.find();
+        self.askers.find();
+    }
+
     fn note_trouble(&self, error: &pve::Error) {
         lock(&self.health).trouble = Some(error.clone());
         if error.is_endpoint_lost() {
             self.gate.lose(error.clone());
+            self.askers.lose(error.clone());
         }
     }
 
@@ -221,17 +242,25 @@ impl Endpoint {
         self.view(now.checked_sub(IDLE_PAUSE).unwrap_or(now)).await
     }
 
-    /// Asks the endpoint for its version, once; later answers come from memory.
+    /// Asks the endpoint for its version. While it answered within the last minute, whomever, the
+    /// version comes from memory. One asks for all, and nobody waits for long behind an endpoint
+    /// that hangs.
     pub async fn version(&self) -> Result<String, pve::Error> {
-        if let Health { version: Some(version), trouble: None } = self.health() {
+        if let Some(version) = self.version_of_late() {
+            return Ok(version);
+        }
+        let _leave = match self.askers.admit(1).await {
+            Admission::Granted(leave) => leave,
+            Admission::Lost(error) => return Err(error),
+            Admission::Full => return Err(pve::Error::awaited("GET", "/version")),
+        };
+        if let Some(version) = self.version_of_late() {
             return Ok(version);
         }
         match self.client.version().await {
             Ok(version) => {
-                let mut health = lock(&self.health);
-                health.version = Some(version.version.clone());
-                health.trouble = None;
-                self.gate.find();
+                lock(&self.health).version = Some(version.version.clone());
+                self.answered();
                 Ok(version.version)
             }
             Err(error) => {
@@ -239,6 +268,28 @@ impl Endpoint {
                 Err(error)
             }
         }
+    }
+
+    fn version_of_late(&self) -> Option<String> {
+        match self.health() {
+            Health { version: Some(version), trouble: None, contact: Some(at) }
+                if at.elapsed() < CONTACT =>
+            {
+                Some(version)
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks for a turn to clone, or behind how many one waits. Who waits is woken.
+    pub fn clone_turn(&self, key: &ObjectKey, place: &Place) -> Result<(), Position> {
+        lock(&self.clones).ask(key, place, Instant::now())
+    }
+
+    /// A clone is over or not wanted any more.
+    pub fn leave_clones(&self, key: &ObjectKey) {
+        let next = lock(&self.clones).leave(key);
+        next.into_iter().for_each(|key| self.wake(key));
     }
 
     /// Wakes `key` whenever the entry of `vmid` changes.
@@ -252,6 +303,7 @@ impl Endpoint {
         lock(&self.tasks).forget(key);
         lock(&self.agents).remove(key);
         lock(&self.boots).forget(key);
+        self.leave_clones(key);
     }
 
     /// Follows a task for `key` and wakes it when the task has ended.

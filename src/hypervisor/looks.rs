@@ -38,9 +38,7 @@ impl Endpoint {
                     Some(exit) => Some(Listed::Ended(exit)),
                 };
                 let (ended, unlisted) = lock(&self.tasks).listed(due, asked, look_up);
-                for key in ended {
-                    self.wake(key);
-                }
+                ended.into_iter().for_each(|key| self.end(key));
                 unlisted
             }
             Err(error) if error.is_endpoint_lost() => {
@@ -74,9 +72,15 @@ impl Endpoint {
 
     fn enter(&self, key: ObjectKey, upid: &Upid, result: Result<Option<Exit>, String>) {
         if lock(&self.tasks).looked(&key, upid, result, Instant::now()) {
-            self.wake(key);
+            self.end(key);
         }
         self.work.notify_one();
+    }
+
+    /// A task has ended, and with it the turn of a clone.
+    fn end(&self, key: ObjectKey) {
+        self.leave_clones(&key);
+        self.wake(key);
     }
 }
 

@@ -11,6 +11,7 @@ mod gate;
 mod kept;
 mod ledger;
 mod looks;
+mod queue;
 mod tasks;
 mod view;
 
@@ -18,6 +19,7 @@ pub use boots::{Boots, Kind};
 pub use endpoint::{Endpoint, Health, Wakes};
 pub use gate::{Admission, Leave};
 pub use ledger::{Ledger, Promise, Refused};
+pub use queue::{CloneLimits, Place, Position};
 pub use tasks::{Ended, Exit, Operation, TaskState};
 pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, StorageEntry, View};
 

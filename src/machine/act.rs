@@ -5,14 +5,14 @@ mod kubernetes;
 use std::collections::BTreeMap;
 
 use super::decide::{mark, without_mark};
-use super::decision::Step;
+use super::decision::{Step, Waiting};
 use super::facts::{Facts, Power};
 use super::pass::{Pass, Setback};
 use super::remedy::remedy;
 use super::seed;
 use crate::bootstrap::seed::file_name;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, Exit, Operation, Promise, TaskState};
+use crate::hypervisor::{Endpoint, Exit, Operation, Place, Promise, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
 use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid, VmConfig};
@@ -204,7 +204,37 @@ impl Pass<'_> {
         template: TemplateRef,
     ) -> Result<(), Setback> {
         let endpoint = self.endpoint(Operation::Clone)?;
-        let options = self.clone_options(&endpoint, vmid, &node, &template).await?;
+        let place = self.place(&endpoint, &template).await;
+        if let Err(position) = endpoint.clone_turn(&self.key, &place) {
+            return Err(Setback::Wait(Waiting::Turn(position)));
+        }
+        let asked = self.ask_for_clone(&endpoint, vmid, node, template).await;
+        if !matches!(self.facts.task, Some(TaskState::Running { .. })) {
+            endpoint.leave_clones(&self.key);
+        }
+        asked
+    }
+
+    /// What the clone takes up.
+    async fn place(&self, endpoint: &Endpoint, template: &TemplateRef) -> Place {
+        let storage = match &self.facts.machine.spec.storage {
+            Some(storage) => Some(storage.clone()),
+            None => {
+                let config = self.template_config(endpoint, template).await.ok();
+                config.as_ref().and_then(storage_of_disks)
+            }
+        };
+        Place { node: template.node.clone(), storage }
+    }
+
+    async fn ask_for_clone(
+        &mut self,
+        endpoint: &Endpoint,
+        vmid: VmId,
+        node: NodeName,
+        template: TemplateRef,
+    ) -> Result<(), Setback> {
+        let options = self.clone_options(endpoint, vmid, &node, &template).await?;
         let untouched = self
             .shared
             .memory
@@ -212,7 +242,7 @@ impl Pass<'_> {
         match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
             Ok(upid) => {
                 self.note_growth(None);
-                self.started(&endpoint, Operation::Clone, Some(upid));
+                self.started(endpoint, Operation::Clone, Some(upid));
                 Ok(())
             }
             Err(error) if error.is_vmid_taken() => {
@@ -430,6 +460,12 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+/// The storage of a template's disks.
+fn storage_of_disks(config: &VmConfig) -> Option<String> {
+    let mut disks = config.options().values().filter(|value| value.contains(":base-"));
+    disks.next()?.split(':').next().map(str::to_owned)
 }
 
 /// The seed's disc image.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::hypervisor::Operation;
+use crate::hypervisor::{Operation, Position};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::ipam::Slot;
 use crate::placement::TemplateRef;
@@ -170,6 +170,8 @@ pub(super) enum Waiting {
     },
     /// The next try after a fault, which the condition keeps telling.
     Retry,
+    /// Others that are cloned before.
+    Turn(Position),
     /// A template, node or VMID that can be used.
     Placement(String),
     /// A fact that is not known.

@@ -14,7 +14,7 @@ use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Facts, VmFact, VmSeen};
 use super::observe;
-use super::quiet::{Bell, Rest, is_brief};
+use super::quiet::{Bell, Rest, is_brief, spread};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use crate::api::{ProxmoxMachine, conditions, reasons};
@@ -260,6 +260,7 @@ impl<'a> Pass<'a> {
 
     /// Ends the pass. Until then only a change that is not its own makes the next one.
     fn rest(&self, wake: Wake) -> Action {
+        let wake = spread(wake);
         let version = self.stored.metadata.resource_version.clone();
         self.shared.memory.with(&self.key, |remembered| {
             remembered.rest = version.map(|version| Rest::new(version, wake));
@@ -293,7 +294,9 @@ impl<'a> Pass<'a> {
                         return Ok(Conclusion::Faulted(operation, fault));
                     }
                     Err(Setback::Wait(waiting)) => {
-                        let wake = Wake::seconds(10);
+                        // Whose turn it is is woken.
+                        let pause = if matches!(waiting, Waiting::Turn(_)) { 30 } else { 10 };
+                        let wake = Wake::seconds(pause);
                         return Ok(Conclusion::Decided(Decision::Wait(waiting, wake)));
                     }
                 },

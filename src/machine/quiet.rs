@@ -4,7 +4,10 @@
 //! work again costs calls to Proxmox, so it is left out; whatever else may have happened rings.
 
 use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -61,7 +64,23 @@ impl Rest {
     }
 }
 
-const TICK: std::time::Duration = std::time::Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(5);
+
+/// From this time on, times are spread.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Long times, and up to a fifth more by chance: machines that waited for the same do not come back
+/// together.
+pub(super) fn spread(wake: Wake) -> Wake {
+    match wake {
+        Wake::After(time) if time >= LONG => {
+            let random = RandomState::new().build_hasher().finish();
+            let percent = u32::try_from(random % 20).unwrap_or(0);
+            Wake::After(time + time * percent / 100)
+        }
+        wake => wake,
+    }
+}
 
 /// Whether a wait is so short as a rule that telling of it costs more than it tells. A clone is told
 /// at once: its task is what a restart looks for.
@@ -75,8 +94,6 @@ pub(super) fn is_brief(waiting: &Waiting) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -13,7 +13,7 @@ use crate::api::{
     IpAddresses, MachineAddress, MachineAddressType, NetworkStatus, ProxmoxMachineStatus, reasons,
 };
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Operation, TaskState};
+use crate::hypervisor::{Operation, Position, TaskState};
 use crate::ipam::Family;
 use crate::pve::NetDevice;
 
@@ -346,6 +346,13 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
             };
             info(reason, task(*operation, upid, trouble.as_deref()))
         }
+        Waiting::Turn(Position { number, of, at, limit }) => info(
+            reasons::CLONING,
+            format!(
+                "waiting for its turn: clone {number} of {of} on {at}, which takes {limit} at once \
+                 (flags --max-clones…)"
+            ),
+        ),
         Waiting::Placement(why) => warning(reasons::CLONING_FAILED, why.clone()),
         Waiting::Unknown(why) => {
             Some(State::Unknown { reason: reasons::UNKNOWN, message: why.clone() })

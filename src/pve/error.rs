@@ -75,6 +75,12 @@ impl Error {
         Self { kind, cause: None, method, path, status: None, message: one_line(message), sent }
     }
 
+    /// Nothing was asked, because others wait for the same answer already and for long.
+    pub fn awaited(method: &'static str, path: &str) -> Self {
+        let message = "the endpoint does not answer; others wait for it already";
+        Self::local(ErrorKind::Timeout, method, path.to_owned(), message, false)
+    }
+
     /// An answer with an error status. `text` is the server's own; `errors` its reasons by
     /// parameter.
     pub(super) fn answer(

@@ -15,7 +15,7 @@ mod session;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, HeaderValue};
@@ -97,6 +97,8 @@ pub(super) struct Transport {
     http: reqwest::Client,
     session: Session,
     slots: Slots,
+    /// Until when the server wants to be left alone.
+    rests_until: Mutex<Option<Instant>>,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -121,7 +123,8 @@ impl Transport {
             .build()
             .map_err(|error| ConfigError::Http(chain(&error)))?;
         let session = Session::new(config.auth, limits.ticket_age)?;
-        Ok(Self { base: config.base_url, http, session, slots: Slots::new(limits), observer })
+        let (slots, rests_until) = (Slots::new(limits), Mutex::default());
+        Ok(Self { base: config.base_url, http, session, slots, rests_until, observer })
     }
 
     pub(super) fn base(&self) -> &BaseUrl {
@@ -169,10 +172,25 @@ impl Transport {
         stamp: &Stamp,
         attempt: u32,
     ) -> Result<Value, Error> {
+        self.check_rest(request)?;
         let builder = self.builder(request, file);
         let builder = stamp.apply(builder, request.method != Verb::Get);
         let _slot = self.slots.take(request.lane).await;
         self.exchange(request, builder, attempt).await
+    }
+
+    /// Fails at once while the server wants to be left alone: whoever asked is better off waiting
+    /// elsewhere than in a queue here.
+    fn check_rest(&self, request: &Request<'_>) -> Result<(), Error> {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
+        else {
+            return Ok(());
+        };
+        let path = format!("/{}", request.segments.join("/"));
+        let seconds = left.as_secs() + 1;
+        let message = format!("{} asks to be left alone for {seconds} s (Retry-After)", self.base);
+        Err(Error::local(ErrorKind::Timeout, request.method.as_str(), path, &message, false))
     }
 
     /// Sends a request that is complete, without credentials for the ticket itself.
@@ -194,6 +212,10 @@ impl Transport {
         if let Some(observer) = &self.observer {
             let endpoint = request.endpoint;
             observer.called(&Call { method, endpoint, status, elapsed, attempt });
+        }
+        if let Some(rest) = result.as_ref().ok().and_then(|answer| answer.retry_after) {
+            *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Instant::now() + rest);
         }
         let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(method, path, status, ms, attempt, "Proxmox call");

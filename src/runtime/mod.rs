@@ -24,6 +24,7 @@ pub use process::{Error, run};
 pub use telemetry::{LogFormat, Logging};
 
 use crate::connections::Given;
+use crate::hypervisor::CloneLimits;
 
 /// Oldest version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +56,8 @@ pub struct Settings {
     pub watch_filter: Option<String>,
     /// Objects of one kind worked on at once.
     pub concurrency: u16,
+    /// Clones at once at each endpoint.
+    pub clones: CloneLimits,
     /// Whether the embedded allocator serves pools.
     pub embedded_ipam: bool,
     /// Whether to work only while holding a lease.

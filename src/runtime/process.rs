@@ -160,6 +160,7 @@ async fn serve_and_work(
         namespace: settings.namespace,
         watch_filter: settings.watch_filter,
         concurrency: settings.concurrency,
+        clones: settings.clones,
         embedded_ipam: settings.embedded_ipam,
     };
     let lease_namespace = settings.leader_election_namespace.unwrap_or(namespace);

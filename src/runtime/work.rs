@@ -15,6 +15,7 @@ use super::lease::{self, Elector, End, LeaseTimes};
 use super::metrics::Metrics;
 use super::process::Error;
 use crate::connections::{self, Connections, Own};
+use crate::hypervisor::CloneLimits;
 use crate::{cluster, embedded_ipam, machine};
 
 /// How long work in hand may take at the end: less than the ten seconds that Kubernetes gives by
@@ -33,6 +34,7 @@ pub(super) struct Work {
     pub(super) namespace: Option<String>,
     pub(super) watch_filter: Option<String>,
     pub(super) concurrency: u16,
+    pub(super) clones: CloneLimits,
     pub(super) embedded_ipam: bool,
 }
 
@@ -87,14 +89,23 @@ struct Running {
 
 impl Running {
     fn start(work: Work, shutdown: &CancellationToken) -> Self {
-        let Work { client, own, metrics, namespace, watch_filter, concurrency, embedded_ipam } =
-            work;
+        let Work {
+            client,
+            own,
+            metrics,
+            namespace,
+            watch_filter,
+            concurrency,
+            clones,
+            embedded_ipam,
+        } = work;
         let (wakes, woken) = mpsc::unbounded_channel();
         let connections = Arc::new(Connections::new(connections::Settings {
             client: client.clone(),
             own,
             wakes,
             observer: Arc::new(metrics),
+            clones,
             shutdown: shutdown.clone(),
         }));
         let mut tasks = JoinSet::new();

@@ -66,6 +66,7 @@ impl Stage {
             own: Own::none(),
             wakes,
             observer: Arc::new(Unmoved),
+            clones: capmox::hypervisor::CloneLimits::default(),
             shutdown: stage.shutdown.clone(),
         });
         let context = Context {

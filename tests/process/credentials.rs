@@ -39,6 +39,7 @@ impl Stage {
             own: Own::none(),
             wakes,
             observer: Arc::new(metrics.clone()),
+            clones: capmox::hypervisor::CloneLimits::default(),
             shutdown: CancellationToken::new(),
         });
         let fake = Fake::start(Config::default()).await.unwrap();

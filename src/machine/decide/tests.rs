@@ -150,12 +150,6 @@ fn a_vm_that_was_provisioned_and_is_gone_is_never_made_again() {
 fn disk_options_addresses_and_seed_come_in_this_order() {
     let mut facts = cloned();
     set_config(&mut facts, config_with(&[("scsi0", "local-lvm:d,size=10G"), ("net0", "")]));
-    does(&facts, |s| matches!(s, Step::Resize { disk, gib: 20 } if disk == "scsi0"));
-    // Asked for once, though the size that is shown stays what it was.
-    facts.grown = Some(20);
-    does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
-    facts.grown = None;
-    set_config(&mut facts, config_with(&[("net0", "")]));
     does(&facts, |s| matches!(s, Step::Configure(options) if options.contains_key("net0")));
     set_config(&mut facts, config());
     facts.addresses[0].address = None;
@@ -172,6 +166,30 @@ fn disk_options_addresses_and_seed_come_in_this_order() {
     waits(&facts, |w| matches!(w, Waiting::SeedStorage(_)));
     facts.iso_storages = Some(Seen::Present(vec!["local".parse().unwrap()]));
     does(&facts, |s| *s == Step::RecordSeed("local:iso/user-data-105.iso".to_owned()));
+}
+
+#[test]
+fn a_boot_volume_grows_once_and_last_before_the_start() {
+    let mut facts = cloned();
+    facts.status().bootstrap_iso = Some("local:iso/user-data-105.iso".to_owned());
+    let changes =
+        [("scsi0", "local-lvm:d,size=10G"), ("ide0", "local:iso/user-data-105.iso,media=cdrom")];
+    set_config(&mut facts, config_with(&changes));
+    does(&facts, |s| matches!(s, Step::Resize { disk, gib: 20 } if disk == "scsi0"));
+    // Asked for once, though the size that is shown stays what it was.
+    facts.grown = Some(20);
+    does(&facts, |s| *s == Step::RecordSeeded);
+}
+
+#[test]
+fn a_guest_that_boots_is_asked_when_it_is_worth_it_and_then_less_and_less() {
+    let mut facts = seeded();
+    facts.task = Some(ended(Operation::Start, Exit::Success));
+    facts.guest_wait = Some(std::time::Duration::from_secs(7));
+    waits(&facts, |w| *w == Waiting::Boot);
+    facts.guest = Some(GuestFact::CloudInitRunning);
+    let Decision::Wait(Waiting::CloudInit, wake) = decided(&facts) else { panic!("no wait") };
+    assert_eq!(wake, super::super::decision::Wake::seconds(7));
 }
 
 #[test]

@@ -54,6 +54,11 @@ impl Pass<'_> {
         {
             return VmSeen::Absent;
         }
+        // A number that this process chose, and under which nothing was made yet.
+        let untouched = self.shared.memory.with(&self.key, |remembered| remembered.untouched);
+        if untouched && !self.facts.is_deleted() && self.facts.machine.spec.provider_id.is_none() {
+            return VmSeen::Absent;
+        }
         let recorded = self.facts.recorded_node();
         let mut at_node = None;
         if let Some(node) = &recorded {

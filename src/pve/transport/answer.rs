@@ -1,8 +1,10 @@
 //! What the server said: status, reason phrase, and the envelope `{data, errors, message}`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hyper::ext::ReasonPhrase;
+use reqwest::header::RETRY_AFTER;
 use serde_json::Value;
 
 use crate::pve::error::{Error, ErrorKind};
@@ -11,11 +13,16 @@ use crate::pve::wire;
 /// More than this is not read: the largest list of a large cluster has a few megabytes.
 const LARGEST: usize = 64 << 20;
 
+/// No server is left alone for longer, whatever it says.
+const LONGEST_REST: Duration = Duration::from_mins(5);
+
 /// An answer in full.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     reason: Option<String>,
+    /// How long the server wants to be left alone, by `Retry-After` in seconds.
+    pub(super) retry_after: Option<Duration>,
     body: Vec<u8>,
     truncated: bool,
 }
@@ -31,6 +38,11 @@ impl Answer {
             .filter(|phrase| {
                 !phrase.is_empty() && Some(phrase.as_str()) != status.canonical_reason()
             });
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let retry_after = retry_after
+            .filter(|_| matches!(status.as_u16(), 429 | 503))
+            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_REST));
         let mut body = Vec::new();
         let mut truncated = false;
         while let Some(chunk) = response.chunk().await? {
@@ -40,7 +52,7 @@ impl Answer {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Self { status: status.as_u16(), reason, body, truncated })
+        Ok(Self { status: status.as_u16(), reason, retry_after, body, truncated })
     }
 
     /// The `data`, or the error that the answer is. `redact` keeps secrets out of texts that the
