@@ -21,7 +21,7 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// Longest time between two questions, and longest wait for the scouts.
 const LONGEST: Duration = Duration::from_secs(30);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A template, by node and VMID.
 pub type Kind = (NodeName, VmId);

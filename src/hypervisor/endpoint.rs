@@ -289,7 +289,9 @@ impl Endpoint {
     /// A clone is over or not wanted any more.
     pub fn leave_clones(&self, key: &ObjectKey) {
         let next = lock(&self.clones).leave(key);
-        next.into_iter().for_each(|key| self.wake(key));
+        for key in next {
+            self.wake(key);
+        }
     }
 
     /// Wakes `key` whenever the entry of `vmid` changes.

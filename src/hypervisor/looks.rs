@@ -38,7 +38,9 @@ impl Endpoint {
                     Some(exit) => Some(Listed::Ended(exit)),
                 };
                 let (ended, unlisted) = lock(&self.tasks).listed(due, asked, look_up);
-                ended.into_iter().for_each(|key| self.end(key));
+                for key in ended {
+                    self.end(key);
+                }
                 unlisted
             }
             Err(error) if error.is_endpoint_lost() => {

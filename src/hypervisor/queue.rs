@@ -83,15 +83,12 @@ impl Queue {
             return Ok(());
         }
         self.waiting.retain(|one| now.duration_since(one.asked) < STALE);
-        match self.waiting.iter_mut().find(|one| one.key == *key) {
-            Some(known) => {
-                known.place = place.clone();
-                known.asked = now;
-            }
-            None => {
-                let (key, place) = (key.clone(), place.clone());
-                self.waiting.push(Waiting { key, place, asked: now });
-            }
+        if let Some(known) = self.waiting.iter_mut().find(|one| one.key == *key) {
+            known.place = place.clone();
+            known.asked = now;
+        } else {
+            let (key, place) = (key.clone(), place.clone());
+            self.waiting.push(Waiting { key, place, asked: now });
         }
         let at = self.waiting.iter().position(|one| one.key == *key).unwrap_or_default();
         if let Some(position) = self.held_up(at) {
@@ -139,11 +136,11 @@ impl Queue {
         shares: impl Fn(&Place) -> bool,
     ) -> Option<Position> {
         let running = self.running.values().filter(|place| shares(place)).count();
-        let shared = |range: &[Waiting]| range.iter().filter(|one| shares(&one.place)).count();
-        let before = shared(self.waiting.get(..at)?);
+        let sharing = |range: &[Waiting]| range.iter().filter(|one| shares(&one.place)).count();
+        let before = sharing(self.waiting.get(..at)?);
         let is_held = limit > 0 && running + before >= limit;
         is_held.then(|| {
-            let of = shared(&self.waiting);
+            let of = sharing(&self.waiting);
             Position { number: before + 1, of, at: name, limit }
         })
     }

@@ -217,13 +217,11 @@ impl Pass<'_> {
 
     /// What the clone takes up.
     async fn place(&self, endpoint: &Endpoint, template: &TemplateRef) -> Place {
-        let storage = match &self.facts.machine.spec.storage {
-            Some(storage) => Some(storage.clone()),
-            None => {
-                let config = self.template_config(endpoint, template).await.ok();
-                config.as_ref().and_then(storage_of_disks)
-            }
-        };
+        let mut storage = self.facts.machine.spec.storage.clone();
+        if storage.is_none() {
+            let config = self.template_config(endpoint, template).await.ok();
+            storage = config.as_ref().and_then(storage_of_disks);
+        }
         Place { node: template.node.clone(), storage }
     }
 

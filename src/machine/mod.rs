@@ -148,11 +148,11 @@ impl Shared {
     /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
     fn still_rests(&self, machine: &ProxmoxMachine) -> Option<Action> {
         let key = observe::key_of(machine);
-        if self.bell.rang(&key) {
-            return None;
-        }
         if self.memory.is_gone(machine.metadata.uid.as_deref()) {
             return Some(Action::await_change());
+        }
+        if self.bell.rang(&key) {
+            return None;
         }
         let version = machine.metadata.resource_version.as_deref();
         let rest = self.memory.with(&key, |remembered| remembered.rest_at(version))?;

@@ -34,6 +34,9 @@ const VAIN: u32 = 3;
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_LAST: Duration = Duration::from_mins(1);
 
+/// The end of a task wakes its machine; this is the safety net.
+const TOLD: Duration = Duration::from_secs(30);
+
 /// How long a short task is waited for before the status tells of it.
 const BRIEF: Duration = Duration::from_secs(3);
 
@@ -218,7 +221,7 @@ impl<'a> Pass<'a> {
         // Of a machine that is up the list tells first.
         let is_up = stored.status.as_ref().is_some_and(|status| status.ready);
         let vm = vm.filter(|_| !is_up || stored.metadata.deletion_timestamp.is_some());
-        let facts = Facts { grown, vm, ..observe::gather(&shared.stores, stored.clone()) };
+        let facts = Facts { vm, grown, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
             shared,
             key,
@@ -251,6 +254,13 @@ impl<'a> Pass<'a> {
     /// How long to wait without a word: most tasks are over before anybody could read of them.
     fn brief(&self, conclusion: &Conclusion) -> Option<Duration> {
         let Conclusion::Decided(Decision::Wait(waiting, _)) = conclusion else { return None };
+        // What is told already need not be told again.
+        let told = self.stored.status.as_ref().and_then(|status| status.task_ref.as_ref());
+        if let Waiting::Task { upid, trouble: None, .. } = waiting
+            && told == Some(upid)
+        {
+            return Some(TOLD);
+        }
         if !is_brief(waiting) {
             return None;
         }

@@ -24,7 +24,7 @@ const TRIES: usize = 2;
 const MISSED: usize = 6;
 
 /// What is written when a machine has become ready.
-const READY: &str = "ready,-taskRef";
+const READY: &str = "status ready,vmStatus";
 
 /// What every life does, so that the list of calls cannot shrink unseen: how a call's name begins,
 /// and what is in it.
@@ -38,16 +38,16 @@ const MUST: &[(&str, &str)] = &[
     ("DELETE /nodes/*/storage/*/content/*", ""),
     ("POST /nodes/*/qemu/*/status/stop", ""),
     ("DELETE /nodes/*/qemu/*", ""),
-    ("GET /nodes/*/tasks/qmclone/status", ""),
+    ("GET /cluster/tasks", ""),
     ("GET /cluster/resources", ""),
     ("PATCH proxmoxmachines finalizers", ""),
     ("PATCH proxmoxmachines virtualMachineID", ""),
     ("PATCH proxmoxmachines providerID", ""),
     ("PATCH proxmoxmachines/status ", "templateRef"),
-    ("PATCH proxmoxmachines/status ", "taskRef #3"),
+    ("PATCH proxmoxmachines/status ", "taskRef,vmStatus"),
     ("PATCH proxmoxmachines/status ", "bootstrapISO"),
     ("PATCH proxmoxmachines/status ", "bootstrapDataProvided"),
-    ("PATCH proxmoxmachines/status ", READY),
+    ("PATCH proxmoxmachines/", READY),
     ("POST ipaddressclaims", ""),
     ("DELETE ipaddressclaims", ""),
 ];

@@ -360,7 +360,9 @@ fn guest(facts: &Facts) -> Decision {
         }
         None => Decision::Look(Look::Guest),
         // A VM that does not run is told apart from an agent that is not up yet.
-        Some(GuestFact::AgentDown(_)) if facts.power.is_none() && facts.guest_looks % 5 == 0 => {
+        Some(GuestFact::AgentDown(_))
+            if facts.power.is_none() && facts.guest_looks.is_multiple_of(5) =>
+        {
             Decision::Look(Look::Power)
         }
         Some(GuestFact::AgentDown(text)) => {

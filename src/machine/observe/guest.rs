@@ -48,7 +48,9 @@ impl Pass<'_> {
         let Some(endpoint) = self.endpoint.clone() else { return };
         if matches!(fact, GuestFact::AgentUp | GuestFact::CloudInitDone(_)) {
             let waiting = endpoint.boots().up(&self.key);
-            waiting.into_iter().for_each(|key| endpoint.wake(key));
+            for key in waiting {
+                endpoint.wake(key);
+            }
         }
         self.facts.guest_wait = endpoint.boots().wait(&self.key, Instant::now());
     }
@@ -90,19 +92,16 @@ impl Pass<'_> {
 
     /// Runs `cloud-init status`, and reads the answer now or in a later pass.
     async fn ask_cloud_init(&self, endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> GuestFact {
-        let pid = match endpoint.agent_pid(&self.key) {
-            Some(pid) => pid,
-            None => {
-                self.note_question(endpoint);
-                let command = ["cloud-init", "status"];
-                return match endpoint.client().agent_exec(node, vmid, &command).await {
-                    Ok(pid) => {
-                        endpoint.set_agent_pid(&self.key, Some(pid));
-                        GuestFact::Asked
-                    }
-                    Err(error) => self.no_answer(&error),
-                };
-            }
+        let Some(pid) = endpoint.agent_pid(&self.key) else {
+            self.note_question(endpoint);
+            let command = ["cloud-init", "status"];
+            return match endpoint.client().agent_exec(node, vmid, &command).await {
+                Ok(pid) => {
+                    endpoint.set_agent_pid(&self.key, Some(pid));
+                    GuestFact::Asked
+                }
+                Err(error) => self.no_answer(&error),
+            };
         };
         match endpoint.client().agent_exec_status(node, vmid, pid).await {
             Ok(answer) if !answer.exited => GuestFact::Asked,

@@ -201,7 +201,10 @@ fn tell(seen: &BTreeMap<String, ProxmoxMachine>, times: &Times) -> String {
     let late = seen.iter().filter(|(name, _)| !times.contains_key(*name)).take(3);
     let texts = late.map(|(name, machine)| {
         let conditions = machine.status.iter().flat_map(|status| &status.conditions);
-        let text = conditions.filter_map(|condition| condition.message.as_deref()).next();
+        let text = {
+            let mut conditions = conditions;
+            conditions.find_map(|condition| condition.message.as_deref())
+        };
         format!("{name}: {}", text.unwrap_or_default())
     });
     texts.collect::<Vec<_>>().join("; ")
