@@ -56,6 +56,8 @@ pub struct Endpoint {
     templates: Kept<(NodeName, VmId), VmConfig>,
     next_id: Kept<(), VmId>,
     watched: Mutex<BTreeMap<VmId, ObjectKey>>,
+    /// Those among them that the last reading did not list.
+    missing: Mutex<BTreeSet<VmId>>,
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
     gate: Arc<Gate>,
@@ -101,6 +103,7 @@ impl Endpoint {
             templates: Kept::default(),
             next_id: Kept::default(),
             watched: Mutex::default(),
+            missing: Mutex::default(),
             agents: Mutex::default(),
             health: Mutex::default(),
             gate: Arc::default(),
@@ -171,6 +174,7 @@ impl Endpoint {
                 *held = Reading { view: Some(Arc::clone(&view)), failure: None };
                 self.answered();
                 self.wake_watchers(&changed);
+                self.wake_missing(&view);
                 Ok(view)
             }
             Err(error) => {
@@ -354,6 +358,19 @@ impl Endpoint {
             }
         }
         Ok(view)
+    }
+
+    /// A VM that was made and destroyed between two readings is in neither, which is no change. Each
+    /// disappearance is told once.
+    fn wake_missing(&self, view: &View) {
+        let watched = lock(&self.watched);
+        let gone = watched.keys().filter(|vmid| !view.guests.contains_key(vmid)).copied();
+        let gone: BTreeSet<VmId> = gone.collect();
+        let mut missing = lock(&self.missing);
+        for key in gone.difference(&missing).filter_map(|vmid| watched.get(vmid)) {
+            self.wake(key.clone());
+        }
+        *missing = gone;
     }
 
     fn wake_watchers(&self, changed: &BTreeSet<VmId>) {
