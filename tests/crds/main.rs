@@ -1,7 +1,7 @@
 //! The CRDs on a real API server: what it accepts, refuses, fills in and shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod capmox;
+mod capmox_crds;
 mod cluster_cases;
 #[path = "../parity/facts.rs"]
 mod facts;

@@ -11,7 +11,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use testbed::{Options, World};
 
-use crate::capmox;
+use crate::capmox_crds;
 use crate::machine_cases::everything;
 use crate::stage::Stage;
 
@@ -143,7 +143,7 @@ async fn there_and_back(old: Vec<Value>) {
 
 #[tokio::test]
 async fn objects_of_capmox_stay_readable_when_its_definitions_become_ours_and_again() {
-    there_and_back(capmox::definitions()).await;
+    there_and_back(capmox_crds::definitions()).await;
 }
 
 #[tokio::test]
