@@ -10,6 +10,7 @@ mod packages;
 mod reference;
 mod steps;
 mod suite;
+mod vendor;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ enum Task {
     Release(image::ReleaseArguments),
     /// Writes the documentation as HTML to dist/book, by mdBook
     Book,
+    /// Packages a pinned release of capmox itself for the Cluster API operator, in dist/vendored
+    Vendor(vendor::Arguments),
     /// Checks that the generated files are up to date
     Verify,
     /// Format, lints, documentation
@@ -77,6 +80,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Components(arguments) => components::write(arguments),
         Task::Image(arguments) => image::image(arguments),
         Task::Release(arguments) => image::release(arguments),
+        Task::Vendor(arguments) => vendor::write(arguments),
         Task::Book => book::write(&root),
         Task::Verify => suite::verify().and_then(|()| components::verify()),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
