@@ -3,7 +3,7 @@
 //!
 //! Who runs the pages' commands is held by `tests/install`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -136,5 +136,50 @@ fn every_reason_has_an_entry_in_troubleshooting() {
             let is_there = page.prose.contains(&format!("`{word}`"));
             assert!(is_there, "{word} ({name}) has no entry");
         }
+    }
+}
+
+/// The privileges that the commands of docs/permissions.md give, by the heading they stand under.
+fn documented_privileges() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join("docs/permissions.md")).expect("the page");
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for section in text.split("\n## ").skip(1) {
+        let (heading, body) = section.split_once('\n').unwrap_or((section, ""));
+        for role in body.replace("\\\n", "").split("--privs \"").skip(1) {
+            let names = role.split('"').next().unwrap_or_default().split_whitespace();
+            found.entry(heading.into()).or_default().extend(names.map(str::to_owned));
+        }
+    }
+    found
+}
+
+fn is_privilege(text: &str) -> bool {
+    let known = ["VM.", "Datastore.", "Sys.", "SDN."];
+    known.iter().any(|start| text.starts_with(start)) && !text.contains(' ')
+}
+
+#[test]
+fn the_commands_give_each_release_what_it_knows() {
+    let all = documented_privileges();
+    let [seven, eight, nine] = ["7", "8", "9"].map(|release| &all[&format!("Proxmox VE {release}")]);
+    let only = |one: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
+        one.difference(other).cloned().collect()
+    };
+    assert_eq!(only(eight, seven), ["SDN.Use"]);
+    assert!(only(seven, eight).is_empty());
+    assert_eq!(only(nine, eight), ["VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"]);
+    assert_eq!(only(eight, nine), ["VM.Monitor"]);
+    assert!(nine.iter().all(|name| is_privilege(name)), "{nine:?}");
+}
+
+/// The table by which privileges are checked is in code; where it is, it and the page are one.
+#[test]
+fn the_commands_give_what_the_table_of_needs_names() {
+    let table = fs::read_to_string(root().join("src/preflight/needs.rs")).unwrap_or_default();
+    let named: BTreeSet<String> =
+        table.split('"').filter(|text| is_privilege(text)).map(str::to_owned).collect();
+    let given: BTreeSet<String> = documented_privileges().into_values().flatten().collect();
+    if !table.is_empty() {
+        assert_eq!(named, given);
     }
 }
