@@ -217,11 +217,12 @@ fn text(cluster: &ProxmoxCluster, trouble: &Trouble) -> String {
         }
         Trouble::Proxmox(fault) | Trouble::Failed { fault, .. } => fault.message.clone(),
         Trouble::PoolsNotServed => format!(
-            "no one answers for InClusterIPPool (ipam.cluster.x-k8s.io/v1alpha2): {IPAM_REMEDY}"
+            "no one answers claims of kind InClusterIPPool: the API server does not know \
+             ipam.cluster.x-k8s.io/v1alpha2; {IPAM_REMEDY}"
         ),
         Trouble::PoolSilent(pool) => format!(
-            "no one looks after InClusterIPPool {namespace}/{pool}, which has no status: see if \
-             the IPAM provider runs, {IPAM_REMEDY}"
+            "no one answers claims of kind InClusterIPPool: {namespace}/{pool} is there for more \
+             than half a minute and has no status; see if the IPAM provider runs, {IPAM_REMEDY}"
         ),
         Trouble::PoolForeign { pool, controller } => format!(
             "InClusterIPPool {namespace}/{pool} belongs to {controller}: delete it, or give this \

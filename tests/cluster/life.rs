@@ -175,3 +175,15 @@ async fn without_an_ipam_provider_a_cluster_says_so_until_there_is_one() {
     testbed::crds::install(&client, pools).await.unwrap();
     stage.until_ready().await;
 }
+
+#[tokio::test]
+async fn a_cluster_whose_claims_nobody_answers_says_so_within_a_minute() {
+    let stage = Stage::set().await;
+    stage.secret("creds", json!({})).await;
+    let owner = stage.owner(json!({})).await;
+    stage.infra(owned_by(&owner), json!({})).await;
+    let text = "no one answers claims of kind InClusterIPPool: ";
+    let cluster = stage.until_says("False", "IPAMProviderUnavailable", text).await;
+    // It may be only the provider's pods that are missing: what runs is not stopped for it.
+    assert_eq!(status(&cluster)["ready"], true);
+}

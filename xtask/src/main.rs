@@ -1,13 +1,16 @@
 //! The project's task runner: what the Makefile's targets do.
 
+mod book;
 mod components;
 mod demo;
 mod flavours;
 mod generate;
 mod image;
 mod packages;
+mod reference;
 mod steps;
 mod suite;
+mod vendor;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,10 @@ enum Task {
     Image(image::ImageArguments),
     /// Lays out a release in dist: clusterctl's repository, chart, bills of materials, sums
     Release(image::ReleaseArguments),
+    /// Writes the documentation as HTML to dist/book, by mdBook
+    Book,
+    /// Packages a pinned release of capmox itself for the Cluster API operator, in dist/vendored
+    Vendor(vendor::Arguments),
     /// Checks that the generated files are up to date
     Verify,
     /// Format, lints, documentation
@@ -73,6 +80,8 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Components(arguments) => components::write(arguments),
         Task::Image(arguments) => image::image(arguments),
         Task::Release(arguments) => image::release(arguments),
+        Task::Vendor(arguments) => vendor::write(arguments),
+        Task::Book => book::write(&root),
         Task::Verify => suite::verify().and_then(|()| components::verify()),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),

@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cloud-init", "its schema and its NoCloud source read the seed"),
     ("netplan.io", "reads the network configuration"),
     ("skopeo", "reads the image and copies it"),
+    ("curl", "fetches what is packaged of other releases"),
     ("python3-venv", "the environment of the simulator's third parties"),
 ];
 

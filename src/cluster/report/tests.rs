@@ -139,13 +139,13 @@ fn every_trouble_names_its_object_and_a_remedy() {
             Trouble::PoolsNotServed,
             "Warning",
             "IPAMProviderUnavailable",
-            ["InClusterIPPool", "--embedded-ipam"],
+            ["no one answers claims of kind InClusterIPPool", "--embedded-ipam"],
         ),
         (
             Trouble::PoolSilent(name()),
             "Warning",
             "IPAMProviderUnavailable",
-            ["InClusterIPPool ns/infra-v4-icip", "--embedded-ipam"],
+            ["kind InClusterIPPool: ns/infra-v4-icip", "--embedded-ipam"],
         ),
         (
             Trouble::PoolForeign { pool: name(), controller: "Thing x".to_owned() },
