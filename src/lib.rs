@@ -5,6 +5,7 @@
 //! * vocabulary: [`ids`], [`seen`], [`fault`], [`api`]
 //! * pure libraries: [`bootstrap`], [`placement`], [`ipam`]
 //! * Proxmox: [`pve`] and [`hypervisor`], which know nothing of Kubernetes
+//! * [`preflight`], what the provider may have to be allowed
 //! * [`connections`], from credentials to endpoints
 //! * controllers, each observe → decide → act → report: [`cluster`], [`machine`], [`embedded_ipam`]
 //! * admission: [`webhook`]
@@ -22,6 +23,7 @@ pub mod ids;
 pub mod ipam;
 pub mod machine;
 pub mod placement;
+pub mod preflight;
 pub mod pve;
 pub mod runtime;
 pub mod seen;

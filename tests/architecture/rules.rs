@@ -24,10 +24,20 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" => &[VOCABULARY, &["pve"]],
-        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor"]],
+        "preflight" => &[VOCABULARY, &["pve"]],
+        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
         "cluster" | "machine" | "embedded_ipam" => &[
             VOCABULARY,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections"],
+            &[
+                "api",
+                "bootstrap",
+                "placement",
+                "ipam",
+                "pve",
+                "hypervisor",
+                "preflight",
+                "connections",
+            ],
         ],
         "webhook" => &[VOCABULARY, &["api", "bootstrap", "placement", "ipam", "runtime"]],
         // The process starts everything; the controllers get its clock and its clients.
@@ -41,6 +51,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
                 "webhook",
             ],
@@ -56,6 +67,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
                 "webhook",
             ],
@@ -87,7 +99,8 @@ pub(crate) fn layers(source: &Source) -> Vec<String> {
 
 /// Whether a file is on the pure side: the libraries, and the deciding files of the controllers.
 fn is_pure(module: &[String]) -> bool {
-    const LIBRARIES: &[&str] = &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam"];
+    const LIBRARIES: &[&str] =
+        &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam", "preflight"];
     const FILES: &[&str] = &["facts", "decide", "decision", "desired", "report"];
     let Some((top, below)) = module.split_first() else { return false };
     let below_is = |wanted: &[&str]| below.iter().any(|part| wanted.contains(&part.as_str()));
