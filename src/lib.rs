@@ -8,11 +8,13 @@
 //! * [`preflight`], what the provider may have to be allowed
 //! * [`connections`], from credentials to endpoints
 //! * controllers, each observe → decide → act → report: [`cluster`], [`machine`], [`embedded_ipam`]
+//! * [`check`], the preflight: whether a Proxmox is as the provider needs it
 //! * admission: [`webhook`]
 //! * process: [`runtime`], [`cli`]
 
 pub mod api;
 pub mod bootstrap;
+pub mod check;
 pub mod cli;
 pub mod cluster;
 pub mod connections;

@@ -35,10 +35,10 @@ impl Bridge {
 pub struct Scope {
     /// Templates that are cloned.
     pub templates: BTreeSet<VmId>,
-    /// Pools that VMs are put into (`spec.pool`). Empty: VMs are in none.
+    /// Pools that VMs are put into (`spec.pool`).
     pub pools: BTreeSet<String>,
-    /// Whether it is known that VMs are put into no pool; without it, and without pools, privileges
-    /// on any pool count.
+    /// Whether there are VMs, beside those, that are put into no pool. Without it, and without
+    /// pools, privileges on any pool count.
     pub no_pool: bool,
     /// Storages that the disks of VMs are on: `spec.storage`, or those of the template.
     pub disk_storages: BTreeSet<StorageName>,
@@ -100,14 +100,13 @@ fn need(
 /// The VMs are not there yet, so all that comes to be below `/vms`, or in their pool, counts.
 fn vms(release: u32, scope: &Scope) -> Vec<Need> {
     let below = || Place::Below("/vms".to_owned());
-    let groups: Vec<Vec<Place>> = if !scope.pools.is_empty() {
-        let on = |pool: &String| vec![Place::On(format!("/pool/{pool}")), below()];
-        scope.pools.iter().map(on).collect()
-    } else if scope.no_pool {
-        vec![vec![below()]]
-    } else {
-        vec![vec![below(), Place::Somewhere("/pool".to_owned())]]
-    };
+    let on = |pool: &String| vec![Place::On(format!("/pool/{pool}")), below()];
+    let mut groups: Vec<Vec<Place>> = scope.pools.iter().map(on).collect();
+    if scope.no_pool {
+        groups.push(vec![below()]);
+    } else if groups.is_empty() {
+        groups.push(vec![below(), Place::Somewhere("/pool".to_owned())]);
+    }
     let mut needs = Vec::new();
     for places in &groups {
         needs.extend(VM.iter().map(|(privilege, why)| need(places, privilege, None, why)));

@@ -157,14 +157,17 @@ fn a_pool_will_do_where_vms_are_put_into_it() {
     // Proxmox lists what is in a pool.
     answer["/vms/9000"] = role;
     let answer = held(answer);
-    let pool = Scope { pools: ["lab".to_owned()].into(), ..scope() };
+    let pool = Scope { pools: ["lab".to_owned()].into(), no_pool: false, ..scope() };
     assert_eq!(missing(&answer, &needs(9, &pool)), []);
     assert_eq!(missing(&answer, &needs(9, &Scope::default())), []);
 
-    let other = Scope { pools: ["dev".to_owned()].into(), ..scope() };
+    let other = Scope { pools: ["dev".to_owned()].into(), no_pool: false, ..scope() };
     let lacks = missing(&answer, &needs(9, &other));
     assert!(lacks.iter().all(|lack| lack.path == "/pool/dev"), "{lacks:?}");
     assert_eq!(lacks.len(), all_of(9).len() - 1, "all but VM.Clone");
+    let both = Scope { no_pool: true, ..pool };
+    let none = missing(&answer, &needs(9, &both));
+    assert!(!none.is_empty() && none.iter().all(|lack| lack.path == "/vms"), "{none:?}");
     let none = missing(&answer, &needs(9, &scope()));
     assert!(!none.is_empty() && none.iter().all(|lack| lack.path == "/vms"), "{none:?}");
 }

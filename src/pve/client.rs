@@ -76,6 +76,16 @@ impl Client {
         self.0.base()
     }
 
+    /// As whom: `user@realm!name` of a token, or `user@realm`.
+    pub fn who(&self) -> &str {
+        self.0.who()
+    }
+
+    /// Whether the server's certificate is checked.
+    pub fn is_verified(&self) -> bool {
+        self.0.is_verified()
+    }
+
     async fn run(&self, call: Exchange<'_>) -> Result<Reply, Error> {
         let data = self.0.call(&call.0).await?;
         Ok(Reply::to(&call.0, data))

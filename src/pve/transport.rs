@@ -29,6 +29,7 @@ use super::client::{ClientConfig, ConfigError};
 use super::error::{Error, ErrorKind};
 use super::limits::{Lane, Slots};
 use super::observer::{Call, Observer};
+use super::tls::Tls;
 use super::url::BaseUrl;
 use answer::Answer;
 use session::{Session, Stamp};
@@ -98,6 +99,7 @@ pub(super) struct Transport {
     session: Session,
     slots: Slots,
     observer: Option<Arc<dyn Observer>>,
+    verified: bool,
 }
 
 impl Transport {
@@ -121,11 +123,21 @@ impl Transport {
             .build()
             .map_err(|error| ConfigError::Http(chain(&error)))?;
         let session = Session::new(config.auth, limits.ticket_age)?;
-        Ok(Self { base: config.base_url, http, session, slots: Slots::new(limits), observer })
+        let verified = config.tls != Tls::Insecure;
+        let slots = Slots::new(limits);
+        Ok(Self { base: config.base_url, http, session, slots, observer, verified })
     }
 
     pub(super) fn base(&self) -> &BaseUrl {
         &self.base
+    }
+
+    pub(super) fn who(&self) -> &str {
+        self.session.who()
+    }
+
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     /// The `data` of the answer.
@@ -191,9 +203,10 @@ impl Transport {
         };
         let elapsed = began.elapsed();
         let status = result.as_ref().ok().map(|answer| answer.status);
+        let date = result.as_ref().ok().and_then(|answer| answer.date);
         if let Some(observer) = &self.observer {
             let endpoint = request.endpoint;
-            observer.called(&Call { method, endpoint, status, elapsed, attempt });
+            observer.called(&Call { method, endpoint, status, elapsed, attempt, date });
         }
         let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(method, path, status, ms, attempt, "Proxmox call");

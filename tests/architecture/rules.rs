@@ -39,6 +39,9 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "connections",
             ],
         ],
+        "check" => {
+            &[VOCABULARY, &["api", "placement", "pve", "hypervisor", "preflight", "connections"]]
+        }
         "webhook" => &[VOCABULARY, &["api", "bootstrap", "placement", "ipam", "runtime"]],
         // The process starts everything; the controllers get its clock and its clients.
         "runtime" => &[
@@ -69,6 +72,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "hypervisor",
                 "preflight",
                 "connections",
+                "check",
                 "webhook",
             ],
         ],
@@ -106,6 +110,7 @@ fn is_pure(module: &[String]) -> bool {
     let below_is = |wanted: &[&str]| below.iter().any(|part| wanted.contains(&part.as_str()));
     LIBRARIES.contains(&top.as_str())
         || (CONTROLLERS.contains(&top.as_str()) && below_is(FILES))
+        || (top == "check" && below_is(&["wanted", "facts", "judge", "report", "print"]))
         || (top == "webhook" && below.first().is_some_and(|part| part.starts_with("rule")))
 }
 
