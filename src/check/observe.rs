@@ -2,50 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use futures::future::join_all;
+use k8s_openapi::jiff::fmt::rfc2822;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::facts::{self, Facts};
 use super::wanted::Wanted;
 use crate::ids::VmId;
 use crate::preflight::Place;
-use crate::pve::{Call, Client, Error, ErrorKind, Observer, Version};
+use crate::pve::{Client, Error, ErrorKind, Version};
 use crate::seen::Seen;
 
 /// Tries at finding a VMID that nobody has: guests that are not shown have some.
 const VMID_TRIES: usize = 5;
 
-/// Compares clocks by the first answer that tells one.
-#[derive(Debug)]
-pub(super) struct Clocks {
-    now: fn() -> Timestamp,
-    skew: Mutex<Option<SignedDuration>>,
-}
-
-impl Clocks {
-    pub(super) fn new(now: fn() -> Timestamp) -> Self {
-        Self { now, skew: Mutex::default() }
-    }
-
-    fn skew(&self) -> Seen<SignedDuration> {
-        (*self.skew.lock().unwrap_or_else(PoisonError::into_inner)).into()
-    }
-}
-
-impl Observer for Clocks {
-    fn called(&self, call: &Call) {
-        let theirs = call.date.and_then(|date| {
-            let since = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-            i64::try_from(since.as_secs()).ok()
-        });
-        if let Some(theirs) = theirs {
-            let skew = SignedDuration::from_secs(theirs - (self.now)().as_second());
-            let mut known = self.skew.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get_or_insert(skew);
+/// The server's clock less this machine's, by an answer that has just come.
+fn skew(client: &Client, now: fn() -> Timestamp) -> Seen<SignedDuration> {
+    let Some((date, _)) = client.server_date() else { return Seen::Absent };
+    match rfc2822::parse(&date) {
+        Ok(theirs) => {
+            let theirs = theirs.timestamp().as_second();
+            Seen::Present(SignedDuration::from_secs(theirs - now().as_second()))
         }
+        Err(error) => Seen::Unknown(format!("the server's time {date:?} is not read: {error}")),
     }
 }
 
@@ -64,9 +44,10 @@ fn unknown<T>(error: &impl Display) -> Seen<T> {
 pub(super) async fn observe(
     client: &Client,
     version: Version,
-    clocks: &Clocks,
+    now: fn() -> Timestamp,
     wanted: &Wanted,
 ) -> Facts {
+    let skew = skew(client, now);
     let (nodes, resources, vnets, pools, permissions) = tokio::join!(
         client.nodes(),
         client.cluster_resources(),
@@ -77,7 +58,7 @@ pub(super) async fn observe(
     let resources = seen(resources);
     let mut facts = Facts {
         version,
-        skew: clocks.skew(),
+        skew,
         nodes: seen(nodes),
         guests: resources.as_ref().map(|resources| facts::guests(resources)),
         shared: resources.present().map(|found| facts::shared(found)).unwrap_or_default(),

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Environment;
 use crate::api::{BootVolume, NetworkDevice, NetworkSpec, ProxmoxMachineSpec, VmIdRange};
-use crate::check::{self, Access, Finding, Report, print};
+use crate::check::{self, Access, Finding, Object, Report, print};
 use crate::connections::Given;
 use crate::hypervisor::ObjectKey;
 use crate::runtime;
@@ -16,12 +16,12 @@ use crate::runtime;
 /// Look whether a Proxmox VE is as the provider needs it; nothing is changed
 ///
 /// Takes address and token by flags or from PROXMOX_URL, PROXMOX_TOKEN and PROXMOX_SECRET, or all
-/// from a ProxmoxCluster. Exit code: 0 all is well, 1 something has to be done, 2 something could
+/// from a ProxmoxCluster or ProxmoxConnection. Exit code: 0 all is well, 1 something has to be done, 2 something could
 /// not be found out, or the command line is not understood.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Address of a Proxmox node, such as https://pve.example.com:8006
-    #[arg(long, value_name = "URL", conflicts_with = "cluster", help_heading = "Proxmox")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["cluster", "connection"], help_heading = "Proxmox")]
     url: Option<String>,
 
     /// API token, such as capmox@pve!capi
@@ -34,20 +34,29 @@ pub(super) struct Arguments {
     token: Option<String>,
 
     /// The token's secret. PROXMOX_SECRET is better: a command line is seen by others
-    #[arg(long, value_name = "UUID", conflicts_with = "cluster", help_heading = "Proxmox")]
+    #[arg(long, value_name = "UUID", conflicts_with_all = ["cluster", "connection"], help_heading = "Proxmox")]
     secret: Option<String>,
 
     /// Believe any certificate
-    #[arg(long, conflicts_with_all = ["cluster", "ca"], help_heading = "Proxmox")]
+    #[arg(long, conflicts_with_all = ["cluster", "connection", "ca"], help_heading = "Proxmox")]
     insecure: bool,
 
     /// PEM file with the authority to believe, beside the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "cluster", help_heading = "Proxmox")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster", "connection"], help_heading = "Proxmox")]
     ca: Option<PathBuf>,
 
     /// A ProxmoxCluster: its credentials, machine templates and machines
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = key, help_heading = "Management cluster")]
     cluster: Option<ObjectKey>,
+
+    /// A ProxmoxConnection and its credentials
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "cluster",
+        help_heading = "Management cluster"
+    )]
+    connection: Option<String>,
 
     /// Kubeconfig of the management cluster. Without it: KUBECONFIG, then the service account of
     /// the pod, then ~/.kube/config
@@ -184,7 +193,10 @@ pub(super) fn run(arguments: Arguments, environment: &Environment) -> ExitCode {
 }
 
 async fn report(arguments: Arguments, environment: &Environment) -> Report {
-    let Arguments { url, token, secret, insecure, ca, cluster, kubeconfig, wanted, .. } = arguments;
+    let Arguments {
+        url, token, secret, insecure, ca, cluster, connection, kubeconfig, wanted, ..
+    } = arguments;
+    let object = cluster.map(Object::Cluster).or_else(|| connection.map(Object::Connection));
     let by_hand = url.is_some();
     let given = Given {
         url: url.unwrap_or_else(|| environment.url.clone()),
@@ -194,13 +206,12 @@ async fn report(arguments: Arguments, environment: &Environment) -> Report {
         insecure: insecure || (!by_hand && ca.is_none() && environment.insecure()),
         root_ca: ca.as_deref().map(read),
     };
-    let access = match cluster {
+    let access = match object {
         None => Access::Given(given),
-        Some(key) => match runtime::client(kubeconfig.as_deref()).await {
-            Ok(client) => Access::Cluster { client, key, own: given },
+        Some(object) => match runtime::client(kubeconfig.as_deref()).await {
+            Ok(client) => Access::Object { client, object, own: given },
             Err(error) => {
-                let finding =
-                    Finding::unknown("object", format!("ProxmoxCluster {key}"), error.to_string());
+                let finding = Finding::unknown("object", object.to_string(), error.to_string());
                 return Report { findings: vec![finding] };
             }
         },

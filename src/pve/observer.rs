@@ -1,7 +1,7 @@
 //! The seam for metrics: who wants to count calls is told of each.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// One request that was answered or given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +16,6 @@ pub struct Call {
     pub elapsed: Duration,
     /// 1, or more for a repetition.
     pub attempt: u32,
-    /// The server's clock as it answered, in whole seconds.
-    pub date: Option<SystemTime>,
 }
 
 /// Is told of every request. Must return at once.

@@ -139,7 +139,7 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn called(&self, call: &Call) {
-        let &Call { method, endpoint: path, status, elapsed, attempt, date: _ } = call;
+        let &Call { method, endpoint: path, status, elapsed, attempt } = call;
         let labels = CallLabels { method, path, outcome: outcome(status) };
         self.calls.get_or_create(&labels).inc();
         let labels = PathLabels { method, path };
@@ -176,7 +176,6 @@ mod tests {
             status,
             elapsed: Duration::from_millis(20),
             attempt,
-            date: None,
         };
         for (status, attempt) in [(Some(200), 1), (Some(595), 1), (None, 1), (Some(200), 2)] {
             metrics.called(&call(status, attempt));

@@ -22,6 +22,7 @@ pub struct Grant {
 const INFRASTRUCTURE: &str = crate::api::GROUP;
 const CLUSTER_API: &str = crate::api::capi::GROUP;
 const IPAM: &str = crate::api::ipam::GROUP;
+const CONNECTION: &str = crate::api::CONNECTION_GROUP;
 const EVENTS: &str = "events.k8s.io";
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -81,6 +82,18 @@ pub const MANAGER: &[Grant] = &[
         resources: &["proxmoxclusters/status", "proxmoxmachines/status"],
         verbs: &["get", "patch", "update"],
         why: "report status",
+    },
+    Grant {
+        group: CONNECTION,
+        resources: &["proxmoxconnections"],
+        verbs: READ,
+        why: "how Proxmox is reached; connections are changed by users alone",
+    },
+    Grant {
+        group: CONNECTION,
+        resources: &["proxmoxconnections/status"],
+        verbs: &["get", "patch"],
+        why: "report whether a connection works",
     },
     Grant {
         group: IPAM,

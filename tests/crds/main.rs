@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster_cases;
+mod connection_cases;
 mod installed;
 mod machine_cases;
 mod stage;

@@ -1,7 +1,6 @@
 //! What the server said: status, reason phrase, and the envelope `{data, errors, message}`.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use hyper::ext::ReasonPhrase;
 use serde_json::Value;
@@ -16,8 +15,6 @@ const LARGEST: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// The server's clock.
-    pub(super) date: Option<SystemTime>,
     reason: Option<String>,
     body: Vec<u8>,
     truncated: bool,
@@ -34,8 +31,6 @@ impl Answer {
             .filter(|phrase| {
                 !phrase.is_empty() && Some(phrase.as_str()) != status.canonical_reason()
             });
-        let date = response.headers().get(reqwest::header::DATE);
-        let date = date.and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
         let mut body = Vec::new();
         let mut truncated = false;
         while let Some(chunk) = response.chunk().await? {
@@ -45,7 +40,7 @@ impl Answer {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Self { status: status.as_u16(), date, reason, body, truncated })
+        Ok(Self { status: status.as_u16(), reason, body, truncated })
     }
 
     /// The `data`, or the error that the answer is. `redact` keeps secrets out of texts that the

@@ -124,8 +124,7 @@ impl Session {
             lane: Lane::Endpoint,
             parameters,
         };
-        let builder = transport.builder(&request, None);
-        let data = transport.exchange(&request, builder, 1).await?;
+        let data = transport.reach(&request, None, None, 1).await?;
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         let ticket = text("ticket");
         let refuse = |why: &str| {
