@@ -21,7 +21,10 @@ pub fn reached(url: &str, who: &str, verified: bool, version: &Version) -> Vec<F
         _ => Finding::unknown("api", url, format!("{text}; releases 7 to 9 are known here"))
             .remedy("privileges are judged as for release 9"),
     };
-    let certificate = if verified {
+    let certificate = if url.starts_with("http:") {
+        Finding::good("certificate", url, "none, by plain HTTP: who is on the way reads the secret")
+            .remedy("give an address that starts with https://")
+    } else if verified {
         Finding::good("certificate", url, "trusted")
     } else {
         Finding::good("certificate", url, "not checked: who is on the way can read the secret")

@@ -31,7 +31,16 @@ fn one(template: &Template, wanted: &Wanted, facts: &Facts) -> Vec<Finding> {
     };
     match facts.templates.get(&found.vmid) {
         Some(Seen::Present(config)) => {
-            let troubles = troubles(template, &subject, &found, config, wanted, facts);
+            // The configuration says it on every server but one that only lists it.
+            let listed = guests.iter().any(|guest| guest.vmid == found.vmid && guest.is_template);
+            let is_template = listed || config.is_template();
+            let mut troubles = troubles(template, &subject, &found, config, wanted, facts);
+            if !is_template {
+                let (vmid, node) = (found.vmid, &found.node);
+                let text = format!("VM {vmid} on {node} is no template");
+                let remedy = format!("on {node}: qm template {vmid}");
+                troubles.insert(0, Finding::failed(CHECK, &subject, text).remedy(remedy));
+            }
             if troubles.is_empty() {
                 vec![Finding::good(CHECK, subject, description(template, &found, config, facts))]
             } else {
@@ -78,10 +87,6 @@ fn troubles(
     let TemplateRef { node, vmid } = found;
     let failed = |text: String| Finding::failed(CHECK, subject, text);
     let mut troubles = Vec::new();
-    if !config.is_template() {
-        let text = format!("VM {vmid} on {node} is no template");
-        troubles.push(failed(text).remedy(format!("on {node}: qm template {vmid}")));
-    }
     if template.agent && !has_agent(config) {
         troubles.push(
             failed("its option agent does not switch the guest agent on".to_owned()).remedy(

@@ -172,6 +172,9 @@ fn what_is_wrong_with_a_template_is_told_with_the_command_that_cures_it() {
         (&[("ide0", Some("shared:base-9000-disk-1,size=4G"))], &["ide0", "cloud-init"]),
     ] {
         let mut facts = facts();
+        if let Seen::Present(guests) = &mut facts.guests {
+            guests[0].is_template = !changes.contains(&("template", None));
+        }
         facts.templates.insert(template_id(), Seen::Present(config(changes)));
         only(&usual(), &facts, Failed, "template", words);
     }
