@@ -9,6 +9,7 @@ pub mod capi;
 mod cluster;
 mod cluster_template;
 pub mod conditions;
+mod connection;
 pub mod crd;
 pub mod ipam;
 mod machine;
@@ -18,12 +19,17 @@ pub mod reasons;
 mod schema;
 
 pub use cluster::{
-    CloneSpec, Endpoint, IpConfig, NodeLocation, NodeLocations, ObjectName, ProxmoxCluster,
-    ProxmoxClusterSpec, ProxmoxClusterStatus, SchedulerHints, SecretRef,
+    CloneSpec, ConnectionRef, CredentialsInUse, Endpoint, IpConfig, NodeLocation, NodeLocations,
+    ObjectName, ProxmoxCluster, ProxmoxClusterSpec, ProxmoxClusterStatus, SchedulerHints,
+    SecretRef,
 };
 pub use cluster_template::{
     ProxmoxClusterTemplate, ProxmoxClusterTemplateResource, ProxmoxClusterTemplateSpec,
     TemplateMetadata,
+};
+pub use connection::{
+    AdditionalEndpoint, CONNECTION_GROUP, MissingPrivilege, ObservedSecret, Plain,
+    ProxmoxConnection, ProxmoxConnectionSpec, ProxmoxConnectionStatus, SecretKeyRef,
 };
 pub use machine::{
     BootVolume, Checks, DiskFormat, Disks, IpAddresses, MachineAddress, MachineAddressType,

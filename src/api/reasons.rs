@@ -11,6 +11,12 @@ pub const VM_PROVISIONED: &str = "VMProvisioned";
 /// Condition of a ProxmoxCluster: whether it can take machines.
 pub const CLUSTER_READY: &str = "ClusterReady";
 
+/// Condition of a ProxmoxCluster, there only when it is False: whether the certificate of Proxmox is
+/// checked. `Ready` does not depend on it. An addition.
+pub const CERTIFICATE_CHECKED: &str = "CertificateChecked";
+/// Any certificate of Proxmox is believed. An addition.
+pub const CERTIFICATE_NOT_CHECKED: &str = "CertificateNotChecked";
+
 /// The cluster's infrastructure is not ready, as Cluster API sees it.
 pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
 /// The Machine has no bootstrap data yet.
@@ -54,6 +60,15 @@ pub const WAITING_FOR_OWNER_CLUSTER: &str = "WaitingForOwnerCluster";
 pub const IPAM_PROVIDER_UNAVAILABLE: &str = "IPAMProviderUnavailable";
 /// A pool of the cluster is not as it should be. An addition.
 pub const IP_POOL_FAILED: &str = "IPPoolFailed";
+
+/// The ProxmoxConnection may not be used from the cluster's namespace. An addition.
+pub const CONNECTION_NOT_ALLOWED: &str = "ConnectionNotAllowed";
+/// A ProxmoxConnection has a value that cannot be right. An addition.
+pub const INVALID_CONNECTION: &str = "InvalidConnection";
+/// A Secret or its key is missing. An addition.
+pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+/// The manager may not read a Secret. An addition.
+pub const SECRET_FORBIDDEN: &str = "SecretForbidden";
 
 /// Reason of conditions of the v1beta2 contract that are True: the object is ready.
 pub const READY_REASON: &str = "Ready";

@@ -129,6 +129,7 @@ pub(super) fn live(
         standing: Standing::Live(troubles),
         pools: Some(existing_pools(&around.pools)),
         locations: locations(cluster, around),
+        insecure: around.insecure.clone(),
     }
 }
 

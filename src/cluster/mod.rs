@@ -31,7 +31,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use act::Outcome;
 use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, Wake};
 use facts::{PoolFact, Surroundings};
-use watches::{ClusterGuard, Held, MachineGuard, Watches};
+use watches::{ClusterGuard, Held, MachineGuard, Watches, watches};
 
 use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
@@ -68,7 +68,7 @@ pub struct Context {
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, namespace, watch_filter, concurrency } = context;
     let Watches { controller, clusters, machines, held } =
-        watches::watches(&client, namespace.as_deref(), watch_filter.as_deref(), concurrency);
+        watches(&client, &connections, namespace.as_deref(), watch_filter.as_deref(), concurrency);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held });

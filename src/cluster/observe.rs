@@ -80,7 +80,8 @@ pub(super) async fn surroundings(
     let is_any_silent = pools.iter().any(|pool| decide::is_silent(pool, now));
     let is_any_claim_answered =
         is_any_silent && is_any_claim_answered(&desk.client, cluster, cluster_name).await;
-    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox }
+    let insecure = desk.connections.insecure(cluster);
+    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox, insecure }
 }
 
 /// All that is left of a cluster that is being deleted.

@@ -9,6 +9,7 @@ use super::decision::{Decision, EndpointPart, Remainder, Standing, Target, Troub
 use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, reasons};
+use crate::connections::Source;
 use crate::hypervisor::ObjectKey;
 
 /// Machines that are named in a message; of more, the number is told.
@@ -43,6 +44,10 @@ pub(super) fn status(
     let v1beta2 = conditions::v1beta2(status.v1beta2_conditions(), &wanted, false, generation, now);
     status.v1beta2 = Some(V1Beta2Conditions { conditions: v1beta2 });
     status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
+    if matches!(decision.standing, Standing::Live(_)) {
+        status.credentials = Some(Source::of(cluster).in_use());
+        warn_of_certificate(&mut status, decision.insecure.as_deref(), generation, now);
+    }
     if let Some(pools) = &decision.pools {
         add_pools(&mut status.in_cluster_ip_pool_ref, pools);
     }
@@ -51,6 +56,26 @@ pub(super) fn status(
             Some(locations.clone()).filter(|new| *new != NodeLocations::default());
     }
     status
+}
+
+/// Certificates that are not checked are no reason not to be ready: it is capmox's default.
+fn warn_of_certificate(
+    status: &mut ProxmoxClusterStatus,
+    insecure: Option<&str>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let type_ = reasons::CERTIFICATE_CHECKED;
+    let state = insecure.map(|ways| {
+        let text = format!(
+            "the certificate of Proxmox is not checked, so anybody on the way can read the \
+             credentials. {ways}"
+        );
+        State::not(Severity::Warning, reasons::CERTIFICATE_NOT_CHECKED, text)
+    });
+    let v1beta2 = status.v1beta2.get_or_insert_default();
+    conditions::beside(&mut status.conditions, type_, state.as_ref(), now);
+    conditions::beside_v1beta2(&mut v1beta2.conditions, type_, state.as_ref(), generation, now);
 }
 
 /// Other failures stay; nobody here sets any.
@@ -167,6 +192,9 @@ fn state(cluster: &ProxmoxCluster, trouble: &Trouble) -> State {
         Trouble::OwnerUnknown(..) => State::Unknown { reason: reasons::UNKNOWN, message: text },
         Trouble::Endpoint { .. } => {
             State::not(Severity::Warning, reasons::MISSING_CONTROL_PLANE_ENDPOINT, text)
+        }
+        Trouble::Proxmox(fault) if fault.reason == Some(reasons::CONNECTION_NOT_ALLOWED) => {
+            State::not(Severity::Error, reasons::CONNECTION_NOT_ALLOWED, text)
         }
         Trouble::SecretAbsent(_)
         | Trouble::SecretUnknown(..)

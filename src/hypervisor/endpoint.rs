@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,7 @@ pub struct Endpoint {
     agents: Mutex<BTreeMap<ObjectKey, i64>>,
     health: Mutex<Health>,
     gate: Arc<Gate>,
+    lost: watch::Sender<bool>,
     wakes: Wakes,
     work: Notify,
 }
@@ -78,6 +79,7 @@ impl Endpoint {
             agents: Mutex::default(),
             health: Mutex::default(),
             gate: Arc::default(),
+            lost: watch::Sender::new(false),
             wakes,
             work: Notify::new(),
         });
@@ -138,7 +140,7 @@ impl Endpoint {
                     held.view.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
                 *held = Reading { view: Some(Arc::clone(&view)), failure: None };
                 lock(&self.health).trouble = None;
-                self.gate.find();
+                self.note_found();
                 self.wake_watchers(&changed);
                 Ok(view)
             }
@@ -154,6 +156,25 @@ impl Endpoint {
         lock(&self.health).trouble = Some(error.clone());
         if error.is_endpoint_lost() {
             self.gate.lose(error.clone());
+            self.lost.send_if_modified(|lost| !std::mem::replace(lost, true));
+        }
+    }
+
+    fn note_found(&self) {
+        self.gate.find();
+        self.lost.send_if_modified(|lost| std::mem::replace(lost, false));
+    }
+
+    /// Whether the endpoint was of no use when it was asked last: it did not answer, was not
+    /// trusted, or refused the credentials.
+    pub fn lost(&self) -> watch::Receiver<bool> {
+        self.lost.subscribe()
+    }
+
+    /// A call that concerned one VM was refused for the credentials, which concerns everybody.
+    pub fn note_refusal(&self, error: &pve::Error) {
+        if *error.kind() == pve::ErrorKind::Unauthorized {
+            self.note_trouble(error);
         }
     }
 
@@ -179,12 +200,18 @@ impl Endpoint {
         if let Health { version: Some(version), trouble: None } = self.health() {
             return Ok(version);
         }
+        self.ask_version().await
+    }
+
+    /// Asks the endpoint for its version, which shows that it answers and takes the credentials.
+    pub async fn ask_version(&self) -> Result<String, pve::Error> {
         match self.client.version().await {
             Ok(version) => {
                 let mut health = lock(&self.health);
                 health.version = Some(version.version.clone());
                 health.trouble = None;
-                self.gate.find();
+                drop(health);
+                self.note_found();
                 Ok(version.version)
             }
             Err(error) => {

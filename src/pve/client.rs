@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::auth::Auth;
 use super::error::{Error, ErrorKind};
@@ -60,7 +61,7 @@ pub struct Client(Arc<Transport>);
 impl Client {
     /// Makes no call.
     pub fn new(config: ClientConfig) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, None)?)))
+        Ok(Self(Arc::new(Transport::new(config, Vec::new(), None)?)))
     }
 
     /// The same, telling `observer` of every request.
@@ -68,12 +69,44 @@ impl Client {
         config: ClientConfig,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, Some(observer))?)))
+        Self::failing_over(config, Vec::new(), observer)
     }
 
-    /// Where the API answers.
+    /// The same, with more addresses of the same Proxmox cluster: when no connection to one comes
+    /// about, the next is asked, and stays the one to ask. Nothing else leads to another address:
+    /// an answer, a certificate that is not trusted and a silence are final.
+    pub fn failing_over(
+        config: ClientConfig,
+        others: Vec<BaseUrl>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self(Arc::new(Transport::new(config, others, Some(observer))?)))
+    }
+
+    /// Where the API answers: the first of several addresses.
     pub fn base_url(&self) -> &BaseUrl {
         self.0.base()
+    }
+
+    /// As whom: `user@realm!name` of a token, or `user@realm`.
+    pub fn who(&self) -> &str {
+        self.0.who()
+    }
+
+    /// Whether the server's certificate is checked.
+    pub fn is_verified(&self) -> bool {
+        self.0.is_verified()
+    }
+
+    /// The address that is asked now.
+    pub fn active_url(&self) -> &BaseUrl {
+        self.0.active()
+    }
+
+    /// The time that the server named in its latest answer, as the header `Date` has it, and when
+    /// that came.
+    pub fn server_date(&self) -> Option<(String, Instant)> {
+        self.0.server_date()
     }
 
     async fn run(&self, call: Exchange<'_>) -> Result<Reply, Error> {

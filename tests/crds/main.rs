@@ -3,6 +3,7 @@
 
 mod capmox_crds;
 mod cluster_cases;
+mod connection_cases;
 #[path = "../parity/facts.rs"]
 mod facts;
 mod installed;

@@ -164,6 +164,7 @@ fn around(cluster: &ProxmoxCluster) -> Surroundings {
         is_any_claim_answered: false,
         machines: Seen::Present(Vec::new()),
         proxmox: Ok("9.0".to_owned()),
+        insecure: None,
     }
 }
 

@@ -215,6 +215,7 @@ impl Pass<'_> {
         if error.is_endpoint_lost()
             && let (Some(infra), Some(endpoint)) = (&self.facts.infra, &self.endpoint)
         {
+            endpoint.note_refusal(error);
             // The first one tells enough.
             let _ = self.lost.set(connections::unreachable(infra, endpoint, error));
         }
