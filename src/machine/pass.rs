@@ -277,7 +277,7 @@ impl<'a> Pass<'a> {
                 message = condition.message.as_deref().unwrap_or_default(),
                 "VMProvisioned"
             );
-            self.announce(&condition).await;
+            self.announce(&condition, conclusion.is_fault()).await;
         }
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
@@ -317,9 +317,9 @@ impl<'a> Pass<'a> {
         })
     }
 
-    async fn announce(&self, condition: &conditions::Condition) {
+    async fn announce(&self, condition: &conditions::Condition, is_fault: bool) {
         let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
-        let bad = matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
+        let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
         let type_ = if bad { EventType::Warning } else { EventType::Normal };
         self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
     }

@@ -272,7 +272,12 @@ fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
         "could not {}: {fault}{remedy}. It is tried again at status.retryAfter",
         operation.verb()
     );
-    State::not(Severity::Warning, reason, text)
+    // Tools that were written for capmox tell by the severity what is tried again by itself.
+    let severity = match reason {
+        reasons::TASK_FAILURE | reasons::POWERING_ON_FAILED => Severity::Info,
+        _ => Severity::Warning,
+    };
+    State::not(severity, reason, text)
 }
 
 fn deletion(waiting: &Waiting) -> Option<State> {

@@ -13,7 +13,7 @@ pub(crate) async fn a_full_storage_at_the_clone_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("shared", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning TaskFailure", &["clone the template", "shared"]).await;
+    let said = case.says("m", "False Info TaskFailure", &["clone the template", "shared"]).await;
     assert!(said.contains("free space") && said.contains("spec.storage"), "{said}");
     assert!(case.vms_of("m").is_empty());
     case.fake.change(full("shared", false));
@@ -25,7 +25,7 @@ pub(crate) async fn a_full_storage_at_the_upload_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("local", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning TaskFailure", &["store the bootstrap ISO"]).await;
+    let said = case.says("m", "False Info TaskFailure", &["store the bootstrap ISO"]).await;
     assert!(said.contains("free space on storage local of node pve1"), "{said}");
     let vmid = case.vm_of("m").vmid;
     case.fake.change(full("local", false));

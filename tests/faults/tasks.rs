@@ -30,7 +30,7 @@ pub(crate) async fn a_clone_that_fails_once_is_tried_again() {
     case.fake.fail_next("POST", CLONE, failure("clone failed: out of luck"));
     case.machine("m", json!({})).await;
     let words = ["clone the template", "out of luck", "UPID:pve1:", "status.retryAfter"];
-    case.says("m", "False Warning TaskFailure", &words).await;
+    case.says("m", "False Info TaskFailure", &words).await;
     let ready = case.ready("m").await;
     assert_eq!(ready.status.unwrap().clone_attempts, Some(1));
     assert_eq!(case.fake.journal().count("POST", CLONE), 2);
@@ -43,7 +43,7 @@ pub(crate) async fn a_clone_that_always_fails_is_tried_less_and_less() {
     case.machine("m", json!({})).await;
     case.sees("the fourth clone", |fake| (fake.journal().count("POST", CLONE) >= 4).then_some(()))
         .await;
-    case.says("m", "False Warning TaskFailure", &["no luck"]).await;
+    case.says("m", "False Info TaskFailure", &["no luck"]).await;
     let times: Vec<u64> = case.fake.journal().calls("POST", CLONE).map(|call| call.at).collect();
     let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.is_sorted() && pauses[0] >= 2000 && pauses[2] >= 8000, "{pauses:?}");
@@ -80,7 +80,7 @@ pub(crate) async fn a_start_that_fails_is_told_and_tried_again() {
         .add(FaultRule { times: Some(2), ..FaultRule::always("POST", START, broken) });
     case.machine("m", json!({})).await;
     let words = ["start the VM", "QEMU exited with code 1", "status.retryAfter"];
-    case.says("m", "False Warning TaskFailure", &words).await;
+    case.says("m", "False Info TaskFailure", &words).await;
     case.ready("m").await;
     assert_eq!(case.fake.journal().count("POST", START), 3);
     assert!(case.vm_of("m").running);

@@ -300,22 +300,19 @@ impl Pass<'_> {
             }
             return;
         }
-        if let Some(view) = endpoint.held_view().await {
+        let held = endpoint.held_view().await;
+        if let Some(view) = &held {
             self.facts.listed = view.guests.get(&vmid).cloned().into();
         }
         let known = endpoint.ledger().promises().get(&vmid).cloned();
-        let promise = placement::promise(&self.facts, self.recorded_memory());
+        let memory = placement::promised_memory(&self.facts, held.as_deref());
+        let promise = placement::promise(&self.facts, memory);
         if let Some(promise) = promise
             .filter(|new| known.is_none_or(|old| old.owner != new.owner || old.node != new.node))
         {
             // Refused: the number is another machine's too; whose VM it is shows at the VM.
             let _ = endpoint.ledger().restore(vmid, promise);
         }
-    }
-
-    fn recorded_memory(&self) -> u64 {
-        let mib = self.facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
-        mib.unwrap_or(0) << 20
     }
 
     /// What may be wrong with the pools of claims that nobody answers.
