@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
-use super::facts::Facts;
+use super::facts::{Facts, Past};
 use super::observe;
 use super::report::{self, Conclusion};
 use super::stores::Stores;
@@ -65,6 +65,8 @@ pub(super) struct Remembered {
     pub(super) untouched: bool,
     /// The size in GiB that the boot volume was grown to.
     pub(super) grown: Option<u32>,
+    /// What decisions are to know of it.
+    pub(super) past: Past,
     /// The object as the API server answered the last write, until the copy catches up.
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
@@ -168,9 +170,11 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let (stored, grown) =
-            shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
-        let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
+        let (stored, grown, past) = shared.memory.with(&key, |remembered| {
+            let past = remembered.past.clone().seen_at(tokio::time::Instant::now());
+            (remembered.newest(copy), remembered.grown, past)
+        });
+        let facts = Facts { grown, past, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
             shared,
             key,
@@ -192,6 +196,12 @@ impl<'a> Pass<'a> {
             return Ok(Action::await_change());
         }
         Box::pin(self.report(&conclusion)).await
+    }
+
+    /// Remembers something for this pass and later ones.
+    pub(super) fn remember(&mut self, change: impl Fn(&mut Past)) {
+        change(&mut self.facts.past);
+        self.shared.memory.with(&self.key, |remembered| change(&mut remembered.past));
     }
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
@@ -322,6 +332,12 @@ impl<'a> Pass<'a> {
         let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
         let type_ = if bad { EventType::Warning } else { EventType::Normal };
         self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
+    }
+
+    /// Something that somebody has to know, and that no condition tells.
+    pub(super) async fn publish_warning(&self, reason: &str, text: &str) {
+        warn!(reason, "{text}");
+        self.publish(EventType::Warning, reason, text).await;
     }
 
     /// Events are for people; one that is lost changes nothing.

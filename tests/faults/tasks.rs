@@ -139,3 +139,38 @@ pub(crate) async fn a_protected_vm_is_left_alone_until_the_protection_goes() {
     case.gone("m").await;
     case.end().await;
 }
+
+/// The call takes effect after its connection broke, and no other of its kind does.
+async fn late(method: &str, path: &str) -> Case {
+    let case = Case::sound().await;
+    let refused = Action::Reply { status: 500, text: "too busy".to_owned() };
+    case.fake.fail_next(method, path, Action::DropThenEffect { millis: 12_000 });
+    case.fake.faults().add(FaultRule { from: 2, ..FaultRule::always(method, path, refused) });
+    case.machine("m", json!({})).await;
+    // The lost one is in the journal when it has taken effect.
+    case.sees("the second call", |fake| (fake.journal().count(method, path) >= 1).then_some(()))
+        .await;
+    case.delete("m").await;
+    case
+}
+
+pub(crate) async fn a_clone_that_comes_after_its_answer_was_lost_is_not_left_behind() {
+    let case = late("POST", CLONE).await;
+    case.says("m", "False Info Deleting", &["clone the template", "may still take effect"]).await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let made = journal.calls("POST", CLONE).filter(|call| call.has_effect()).count();
+    assert_eq!(made, 1, "it came");
+    drop(journal);
+    case.end().await;
+}
+
+pub(crate) async fn an_upload_that_comes_after_its_answer_was_lost_is_not_left_behind() {
+    let case = late("POST", "/nodes/*/storage/*/upload").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let made = journal.calls("POST", "/nodes/*/storage/*/upload").filter(|call| call.has_effect());
+    assert_eq!(made.count(), 1, "it came");
+    drop(journal);
+    case.end().await;
+}

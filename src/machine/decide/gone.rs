@@ -2,6 +2,8 @@
 //!
 //! Neither Machine nor Cluster nor a valid spec is needed. A VM that is not ours is never touched.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
@@ -82,18 +84,17 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     {
         return Decision::Do(Step::RecordSeed(volume));
     }
-    match &facts.power {
-        None => Decision::Look(Look::Power),
-        Some(Seen::Unknown(why)) => {
-            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
+    let Some(Seen::Present(power)) = &facts.power else { return without_power(facts, vmid) };
+    // The HA manager would start it again, or on another node.
+    if facts.in_ha && !facts.past.outside_ha {
+        return Decision::Do(Step::LeaveHa);
+    }
+    match (power, facts.shutdown_timeout()) {
+        (Power::Running, Some(timeout)) if !facts.past.shutdown_asked => {
+            Decision::Do(Step::Shutdown(timeout))
         }
-        // It vanished between two calls: look again.
-        Some(Seen::Absent) => {
-            let why = format!("VM {vmid} vanished while it was being looked at");
-            Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
-        }
-        Some(Seen::Present(Power::Running | Power::Paused)) => Decision::Do(Step::Stop),
-        Some(Seen::Present(Power::Stopped)) => match facts.attached_seed() {
+        (Power::Running | Power::Paused | Power::Halted(_), _) => Decision::Do(Step::Stop),
+        (Power::Stopped, _) => match facts.attached_seed() {
             // Where nothing can be recorded the VM itself is the only record of the file.
             Some(volume) if facts.records_lost && !is_seed_deleted(facts) => {
                 Decision::Do(Step::DeleteSeed(volume))
@@ -103,7 +104,37 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     }
 }
 
+fn without_power(facts: &Facts, vmid: VmId) -> Decision {
+    match &facts.power {
+        None | Some(Seen::Present(_)) => Decision::Look(Look::Power),
+        Some(Seen::Unknown(why)) => {
+            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
+        }
+        // It vanished between two calls: look again.
+        Some(Seen::Absent) => {
+            let why = format!("VM {vmid} vanished while it was being looked at");
+            Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
+        }
+    }
+}
+
+/// How long a call can still take effect after its answer was lost: Proxmox gives up on a call
+/// between nodes after thirty seconds.
+const LATE: Duration = Duration::from_secs(40);
+
+/// A clone or an upload whose answer was lost may be on its way. What it made after the finalizer
+/// is gone would be nobody's.
+fn late(facts: &Facts) -> Option<Decision> {
+    let lost = facts.past.lost.as_ref()?;
+    let left = LATE.checked_sub(lost.age).filter(|left| !left.is_zero())?;
+    let waiting = Waiting::Late { operation: lost.operation, left };
+    Some(Decision::Wait(waiting, Wake::After(left.min(Duration::from_secs(5)))))
+}
+
 fn without_vm(facts: &Facts) -> Decision {
+    if let Some(waiting) = late(facts) {
+        return waiting;
+    }
     match facts.recorded_seed() {
         Some(_) if is_seed_deleted(facts) => Decision::Do(Step::ForgetSeed),
         Some(volume) => Decision::Do(Step::DeleteSeed(volume.to_owned())),

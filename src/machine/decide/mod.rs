@@ -13,6 +13,8 @@ mod tests;
 
 pub(super) use identity::{mark, provider_id, without_mark};
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Look, Waiting, Wake};
@@ -25,7 +27,34 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if facts.is_paused() {
         return Decision::Wait(Waiting::Paused, Wake::OnChange);
     }
-    if facts.is_deleted() { gone::decide(facts, now) } else { live::decide(facts, now) }
+    let decision =
+        if facts.is_deleted() { gone::decide(facts, now) } else { live::decide(facts, now) };
+    hold_back(facts, decision)
+}
+
+/// How long the effect of a call may take to show, when Proxmox accepted it and named no task.
+const EFFECT: Duration = Duration::from_secs(30);
+
+/// What was accepted a moment ago without a task to follow is not asked for again at once: its
+/// effect shows at the VM, and until then nothing tells whether it is done.
+fn hold_back(facts: &Facts, decision: Decision) -> Decision {
+    let (Decision::Do(step), Some(call)) = (&decision, &facts.past.accepted) else {
+        return decision;
+    };
+    let is_same = step.operation() == Some(call.operation)
+        && matches!(
+            call.operation,
+            Operation::Clone
+                | Operation::Upload
+                | Operation::Start
+                | Operation::Shutdown
+                | Operation::Stop
+                | Operation::Destroy
+        );
+    if is_same && call.age < EFFECT {
+        return Decision::Wait(Waiting::Effect(call.operation), Wake::seconds(2));
+    }
+    decision
 }
 
 /// Whether Proxmox can be talked to has to be known before anything of it is.

@@ -44,9 +44,16 @@ pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
     }
 }
 
-/// The list lags by some seconds, so a VM that it calls stopped is asked itself.
+/// Whether the list says that the VM runs, or does not say. It has QEMU's own words too, such as
+/// `paused`.
+fn seems_up(entry: Option<&GuestEntry>) -> bool {
+    let status = entry.and_then(|entry| entry.status.as_deref());
+    matches!(status, None | Some("running" | "unknown" | "prelaunch" | "inmigrate" | "postmigrate"))
+}
+
+/// The list lags by some seconds, so a VM that it calls stopped or paused is asked itself.
 fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
-    if entry.is_none_or(|entry| entry.status.as_deref() != Some("stopped")) {
+    if seems_up(entry) {
         return Decision::Ready(None);
     }
     // Nothing is started by its number alone.
@@ -73,6 +80,10 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
     match &facts.power {
         None => Decision::Look(Look::Power),
         Some(Seen::Present(Power::Running)) => Decision::Ready(None),
+        Some(Seen::Present(Power::Halted(halt))) => {
+            let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
+            Decision::Wait(waiting, Wake::seconds(30))
+        }
         Some(Seen::Present(power)) => match &facts.task {
             Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
                 if !matches!(exit, Exit::Success) =>

@@ -1,5 +1,7 @@
 //! What the choice of node and VMID is made from.
 
+mod completion;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -108,6 +110,7 @@ impl Pass<'_> {
         endpoint: &Endpoint,
     ) -> Result<(Arc<View>, Option<VmId>), pve::Error> {
         let view = endpoint.view(Instant::now()).await?;
+        let view = completion::complete(&self.facts, endpoint, view).await;
         let ranged = self.facts.machine.spec.vm_id_range.is_some();
         let next_id = if ranged { None } else { Some(endpoint.client().next_id().await?) };
         Ok((view, next_id))
