@@ -39,7 +39,7 @@ async fn a_missing_vm_is_missing_everywhere(peer: &Peer) {
         client.update_vm_config(&pve1, id, &update(&[("cores", "1")])).await.unwrap_err(),
         client.clone_vm(&pve1, id, &CloneOptions::new("778".parse().unwrap())).await.unwrap_err(),
         client.resume_vm(&pve1, id).await.unwrap_err(),
-        client.shutdown_vm(&pve1, id, Duration::from_secs(60)).await.unwrap_err(),
+        client.shutdown_vm(&pve1, id, Duration::from_mins(1)).await.unwrap_err(),
         client.destroy_vm(&pve1, id, DestroyOptions::default()).await.unwrap_err(),
     ];
     for error in errors {
@@ -49,7 +49,7 @@ async fn a_missing_vm_is_missing_everywhere(peer: &Peer) {
     let task = client.start_vm(&pve1, id).await;
     match task {
         Ok(task) => {
-            assert_eq!(end_of(&client, &task.unwrap()).await.cause(), Some(Cause::VmMissing))
+            assert_eq!(end_of(&client, &task.unwrap()).await.cause(), Some(Cause::VmMissing));
         }
         Err(error) => assert!(error.is_vm_missing(), "{error}"),
     }

@@ -100,7 +100,7 @@ impl Pass<'_> {
 
     /// The node to ask for the seed: on a storage that is not shared it is where it was put, though
     /// the VM may have moved since.
-    async fn node_of_seed(
+    pub(in super::super) async fn node_of_seed(
         &self,
         endpoint: &Endpoint,
         storage: &StorageName,
@@ -130,7 +130,15 @@ impl Pass<'_> {
         // Purge takes the VM out of backup jobs, replication and HA, where it would be a stray
         // entry; disks that only share the VMID in their name are not ours to delete.
         let options = DestroyOptions { purge: true, ..DestroyOptions::default() };
-        match endpoint.client().destroy_vm(&node, vmid, options).await {
+        let client = endpoint.client();
+        let asked = match client.destroy_vm(&node, vmid, options).await {
+            // A server that does not know the parameter has none of these either.
+            Err(error) if matches!(error.kind(), ErrorKind::BadRequest { .. }) => {
+                client.destroy_vm(&node, vmid, DestroyOptions::default()).await
+            }
+            asked => asked,
+        };
+        match asked {
             Ok(upid) => {
                 self.started(&endpoint, Operation::Destroy, upid);
                 Ok(())

@@ -10,7 +10,7 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity, is_marked};
-use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
+use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -24,13 +24,12 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
         return decision;
     }
     if let Some(TaskState::Ended(ended)) = &facts.task {
-        let failed = !matches!(ended.exit, Exit::Success);
-        if failed
-            && matches!(
-                ended.operation,
-                Operation::Stop | Operation::Destroy | Operation::DeleteSeed
-            )
-        {
+        let is_told = match ended.operation {
+            Operation::Stop | Operation::Destroy => !matches!(ended.exit, Exit::Success),
+            Operation::DeleteSeed => matches!(ended.exit, Exit::Failure(_)),
+            _ => false,
+        };
+        if is_told {
             return Decision::Do(Step::ForgetTask);
         }
     }
@@ -94,12 +93,14 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             Decision::Do(Step::Shutdown(timeout))
         }
         (Power::Running | Power::Paused | Power::Halted(_), _) => Decision::Do(Step::Stop),
-        (Power::Stopped, _) => match facts.attached_seed() {
-            // Where nothing can be recorded the VM itself is the only record of the file.
-            Some(volume) if facts.records_lost && !is_seed_deleted(facts) => {
-                Decision::Do(Step::DeleteSeed(volume))
-            }
-            _ => Decision::Do(Step::Destroy),
+        // Where nothing can be recorded the VM itself is the only record of the file.
+        (Power::Stopped, _) => match facts.attached_seed().filter(|_| facts.records_lost) {
+            None => Decision::Do(Step::Destroy),
+            Some(volume) => match is_seed_deleted(facts, &volume) {
+                Ok(true) => Decision::Do(Step::Destroy),
+                Ok(false) => Decision::Do(Step::DeleteSeed(volume)),
+                Err(first) => first,
+            },
         },
     }
 }
@@ -136,14 +137,13 @@ fn without_vm(facts: &Facts) -> Decision {
         return waiting;
     }
     match facts.recorded_seed() {
-        Some(_) if is_seed_deleted(facts) => Decision::Do(Step::ForgetSeed),
-        Some(volume) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        Some(volume) => match is_seed_deleted(facts, volume) {
+            Ok(true) => Decision::Do(Step::ForgetSeed),
+            Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+            Err(first) => first,
+        },
         None => release(facts),
     }
-}
-
-fn is_seed_deleted(facts: &Facts) -> bool {
-    facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)
 }
 
 /// No VMID was ever recorded, so nothing was made; unless the record was taken away.

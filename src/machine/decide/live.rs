@@ -9,7 +9,7 @@ use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
 use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
 use super::settled::settled;
-use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
+use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
 use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
@@ -85,7 +85,7 @@ fn failed_task(facts: &Facts, now: Timestamp) -> Option<Decision> {
         let failed = !matches!(ended.exit, Exit::Success);
         let judged_by_the_world = match ended.operation {
             Operation::Start => true,
-            Operation::Upload => matches!(ended.exit, Exit::Unknown(_)),
+            Operation::Upload | Operation::DeleteSeed => matches!(ended.exit, Exit::Unknown(_)),
             _ => false,
         };
         if failed && !judged_by_the_world {
@@ -310,11 +310,11 @@ fn elsewhere(facts: &Facts, storage: &StorageName, volume: &str, vmid: VmId) -> 
     };
     let after = all.iter().position(|one| one == storage).map_or(0, |index| index + 1);
     let next = all.iter().cycle().skip(after).take(all.len()).find(|one| *one != storage)?;
-    Some(Decision::Do(if facts.seed_deleted || just_ended(facts, Operation::DeleteSeed) {
-        Step::RecordSeed(seeds::volume(next, vmid))
-    } else {
-        Step::DeleteSeed(volume.to_owned())
-    }))
+    Some(match is_seed_deleted(facts, volume) {
+        Ok(true) => Decision::Do(Step::RecordSeed(seeds::volume(next, vmid))),
+        Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        Err(first) => first,
+    })
 }
 
 /// Whether the bootstrap data can be made into a seed, or what is missing.

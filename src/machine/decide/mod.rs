@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::decision::{Decision, Look, Waiting, Wake};
+use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::Facts;
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
+use crate::seen::Seen;
 
 /// What to do next.
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
@@ -92,6 +93,32 @@ fn just_ended(facts: &Facts, wanted: Operation) -> bool {
         &facts.task,
         Some(TaskState::Ended(Ended { operation, exit: Exit::Success, .. })) if *operation == wanted
     )
+}
+
+/// Whether a seed is deleted. Where nobody can tell how the task for it ended, its storage is asked.
+///
+/// # Errors
+/// What to do first.
+fn is_seed_deleted(facts: &Facts, volume: &str) -> Result<bool, Decision> {
+    if facts.seed_deleted || just_ended(facts, Operation::DeleteSeed) {
+        return Ok(true);
+    }
+    let Some(TaskState::Ended(Ended {
+        operation: Operation::DeleteSeed,
+        exit: Exit::Unknown(_),
+        ..
+    })) = &facts.task
+    else {
+        return Ok(false);
+    };
+    match &facts.stored {
+        None => Err(Decision::Look(Look::Stored(volume.to_owned()))),
+        Some(Seen::Absent) => Ok(true),
+        Some(Seen::Present(())) => Err(Decision::Do(Step::ForgetTask)),
+        Some(Seen::Unknown(why)) => {
+            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
+        }
+    }
 }
 
 fn has_finalizer(facts: &Facts) -> bool {

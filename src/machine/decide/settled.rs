@@ -5,7 +5,7 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
-use super::just_ended;
+use super::{is_seed_deleted, just_ended};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -109,6 +109,15 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Wait(waiting, Wake::seconds(10));
     }
     let tagged = vm.config.tags().contains(seed::TAG);
+    let attached = facts.attached_seed().is_some();
+    let deleted = match facts.recorded_seed().filter(|_| !attached) {
+        Some(volume) => is_seed_deleted(facts, volume),
+        None => Ok(facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)),
+    };
+    let deleted = match deleted {
+        Ok(deleted) => deleted,
+        Err(first) => return first,
+    };
     match (facts.attached_seed(), facts.recorded_seed()) {
         // Recorded before the drive is emptied, so that the file is found after a crash.
         (Some(volume), recorded) if recorded != Some(&volume) => {
@@ -118,16 +127,11 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         (Some(_), _) if facts.records_lost => Decision::Do(Step::Eject(seed::empty_drive())),
         (Some(_), _) => Decision::Do(Step::Eject(seed::detach(&vm.config))),
         // With neither tag nor record nothing is left to forget, while the list still shows the tag.
-        (None, recorded)
-            if (tagged || recorded.is_some())
-                && (facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)) =>
-        {
-            Decision::Do(if tagged {
-                Step::Untag(seed::untag(&vm.config))
-            } else {
-                Step::ForgetSeed
-            })
-        }
+        (None, recorded) if (tagged || recorded.is_some()) && deleted => Decision::Do(if tagged {
+            Step::Untag(seed::untag(&vm.config))
+        } else {
+            Step::ForgetSeed
+        }),
         (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         (None, None) if tagged => stray(facts, vmid, vm),
         // The list lags behind what the VM itself says.

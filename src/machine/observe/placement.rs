@@ -14,7 +14,7 @@ use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
 use crate::hypervisor::{Endpoint, Promise, View};
 use crate::ids::VmId;
 use crate::placement::TemplateRef;
-use crate::pve::{self, VmConfig};
+use crate::pve::{self, ErrorKind, VmConfig};
 use crate::seen::Seen;
 
 /// What a machine that records a VMID has been promised.
@@ -112,8 +112,18 @@ impl Pass<'_> {
         let view = endpoint.view(Instant::now()).await?;
         let view = completion::complete(&self.facts, endpoint, view).await;
         let ranged = self.facts.machine.spec.vm_id_range.is_some();
-        let next_id = if ranged { None } else { Some(endpoint.client().next_id().await?) };
-        Ok((view, next_id))
+        if ranged {
+            return Ok((view, None));
+        }
+        match endpoint.client().next_id().await {
+            Ok(id) => Ok((view, Some(id))),
+            // A hint, where the server has none: the lowest number that nobody has will do.
+            Err(error) if matches!(error.kind(), ErrorKind::NotImplemented | ErrorKind::Decode) => {
+                tracing::warn!(%error, "Proxmox names no free VMID");
+                Ok((view, None))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// VMIDs that machines with the same credentials record, whether their VM is there or not.

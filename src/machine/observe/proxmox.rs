@@ -8,7 +8,7 @@ use super::super::facts::{Halt, Power, VmFact, VmSeen};
 use super::super::pass::Pass;
 use super::super::{act, seed};
 use crate::fault::Class;
-use crate::hypervisor::{GuestKind, View};
+use crate::hypervisor::{GuestKind, Operation, TaskState, View};
 use crate::ids::{NodeName, StorageName};
 use crate::pve::{ErrorKind, VmStatus};
 use crate::seen::Seen;
@@ -175,6 +175,7 @@ impl Pass<'_> {
         else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
+        let node = self.node_of_seed(endpoint, &storage, &node).await;
         let size = act::image(&self.facts).ok().and_then(|image| u64::try_from(image.len()).ok());
         match endpoint.client().storage_content(&node, &storage, Some("iso")).await {
             Ok(volumes) => {
@@ -182,8 +183,13 @@ impl Pass<'_> {
                 let whole = |found: u64| size.is_none_or(|size| size == found);
                 found.filter(|found| found.size.is_none_or(whole)).map(|_| ()).into()
             }
-            // Who cannot list took the image all the same: that call was answered with success.
-            Err(error) if *error.kind() == ErrorKind::NotImplemented => Seen::Present(()),
+            // A server that cannot list answered the call itself with success.
+            Err(error) if *error.kind() == ErrorKind::NotImplemented => match &self.facts.task {
+                Some(TaskState::Ended(ended)) if ended.operation == Operation::DeleteSeed => {
+                    Seen::Absent
+                }
+                _ => Seen::Present(()),
+            },
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }

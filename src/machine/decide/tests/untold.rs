@@ -9,8 +9,8 @@ use super::super::super::facts::{Call, Halt, VmFact};
 use super::*;
 use crate::machine::seed::volume;
 
-fn call(operation: Operation, age: u64) -> Option<Call> {
-    Some(Call { age: Duration::from_secs(age), ..Call::new(operation, Instant::now()) })
+fn call(operation: Operation, age: u64) -> Call {
+    Call { age: Duration::from_secs(age), ..Call::new(operation, Instant::now()) }
 }
 
 const ISO: &str = "local:iso/user-data-105.iso";
@@ -26,32 +26,32 @@ fn stores() -> Facts {
 fn what_was_accepted_without_a_task_is_waited_for_before_it_is_asked_for_again() {
     let mut facts = reserved();
     facts.vm = Some(VmSeen::Absent);
-    facts.past.accepted = call(Operation::Clone, 3);
+    facts.past.accepted = Some(call(Operation::Clone, 3));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Clone));
-    facts.past.accepted = call(Operation::Clone, 40);
+    facts.past.accepted = Some(call(Operation::Clone, 40));
     does(&facts, |s| matches!(s, Step::Clone { .. }));
 
     let mut facts = seeded();
     facts.power = Some(Seen::Present(Power::Stopped));
-    facts.past.accepted = call(Operation::Start, 0);
+    facts.past.accepted = Some(call(Operation::Start, 0));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Start));
     facts.power = Some(Seen::Present(Power::Running));
     assert_eq!(decided(&facts), Decision::Look(Look::Guest), "it took effect at once");
 
     let mut facts = deleted(seeded());
     facts.power = Some(Seen::Present(Power::Running));
-    facts.past.accepted = call(Operation::Stop, 0);
+    facts.past.accepted = Some(call(Operation::Stop, 0));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Stop));
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::Destroy);
-    facts.past.accepted = call(Operation::Destroy, 1);
+    facts.past.accepted = Some(call(Operation::Destroy, 1));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Destroy));
 }
 
 #[test]
 fn an_upload_without_a_task_is_done_when_the_image_is_listed_whole() {
     let mut facts = stores();
-    facts.past.accepted = call(Operation::Upload, 0);
+    facts.past.accepted = Some(call(Operation::Upload, 0));
     assert_eq!(decided(&facts), Decision::Look(Look::Stored(ISO.to_owned())));
     facts.stored = Some(Seen::Absent);
     waits(&facts, |w| *w == Waiting::Effect(Operation::Upload));
@@ -67,6 +67,29 @@ fn an_upload_without_a_task_is_done_when_the_image_is_listed_whole() {
     does(&facts, |s| matches!(s, Step::AttachSeed(_)));
     facts.stored = Some(Seen::Absent);
     does(&facts, |s| *s == Step::ForgetTask);
+}
+
+#[test]
+fn a_seed_is_deleted_when_its_storage_says_so_where_its_task_cannot() {
+    let unclear = || Some(ended(Operation::DeleteSeed, Exit::Unknown("no such task".to_owned())));
+    let mut up = joined();
+    up.listed = listed("running", &[]);
+    set_config(&mut up, config());
+    let mut going = deleted(ready());
+    going.vm = Some(VmSeen::Absent);
+    going.absence_confirmed = true;
+    for mut facts in [up, going] {
+        facts.status().bootstrap_iso = Some(ISO.to_owned());
+        does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+        facts.task = unclear();
+        assert_eq!(decided(&facts), Decision::Look(Look::Stored(ISO.to_owned())));
+        facts.stored = Some(Seen::Absent);
+        does(&facts, |s| *s == Step::ForgetSeed);
+        facts.stored = Some(Seen::Present(()));
+        does(&facts, |s| *s == Step::ForgetTask);
+        facts.stored = Some(Seen::Unknown("no route".to_owned()));
+        waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+    }
 }
 
 #[test]
@@ -99,7 +122,7 @@ fn a_machine_does_not_go_while_a_lost_clone_or_upload_may_still_take_effect() {
     let mut facts = deleted(reserved());
     facts.vm = Some(VmSeen::Absent);
     facts.absence_confirmed = true;
-    facts.past.lost = call(Operation::Clone, 10);
+    facts.past.lost = Some(call(Operation::Clone, 10));
     waits(
         &facts,
         |w| matches!(w, Waiting::Late { operation: Operation::Clone, left } if left.as_secs() == 30),
@@ -107,15 +130,15 @@ fn a_machine_does_not_go_while_a_lost_clone_or_upload_may_still_take_effect() {
     set_config(&mut facts, config_with(&[("description", &mark("lab", "w-1", "m-uid"))]));
     assert_eq!(decided(&facts), Decision::Look(Look::Power), "it came, and goes");
     facts.vm = Some(VmSeen::Absent);
-    facts.past.lost = call(Operation::Clone, 41);
+    facts.past.lost = Some(call(Operation::Clone, 41));
     does(&facts, |s| *s == Step::ReleaseClaims);
 
     let mut facts = deleted(stores());
     facts.vm = Some(VmSeen::Absent);
     facts.absence_confirmed = true;
-    facts.past.lost = call(Operation::Upload, 0);
+    facts.past.lost = Some(call(Operation::Upload, 0));
     waits(&facts, |w| matches!(w, Waiting::Late { operation: Operation::Upload, .. }));
-    facts.past.lost = call(Operation::Upload, 60);
+    facts.past.lost = Some(call(Operation::Upload, 60));
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
 }
 

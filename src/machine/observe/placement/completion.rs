@@ -83,8 +83,7 @@ fn question(facts: &Facts, view: &View) -> Question {
 /// Whether the list does not tell what is needed of a node.
 fn is_open(view: &View, node: &NodeName, counts_memory: bool) -> bool {
     match view.nodes.get(node) {
-        None => true,
-        Some(NodeEntry { state: NodeState::Unknown, .. }) => true,
+        None | Some(NodeEntry { state: NodeState::Unknown, .. }) => true,
         Some(NodeEntry { state: NodeState::Online, memory: None }) => counts_memory,
         Some(_) => false,
     }
