@@ -5,11 +5,9 @@ mod kubernetes;
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
-
 use super::decide::{mark, without_mark};
 use super::decision::Step;
-use super::facts::{Call, Facts, Power};
+use super::facts::{Facts, Power};
 use super::pass::{Pass, Setback};
 use super::remedy::remedy;
 use super::seed;
@@ -89,8 +87,7 @@ impl Pass<'_> {
     /// Follows a task that was started; without one the step is done, and what it changed is to be
     /// looked at anew.
     fn started(&mut self, endpoint: &Endpoint, operation: Operation, upid: Option<Upid>) {
-        let untold = upid.is_none().then(|| Call::new(operation, Instant::now()));
-        self.remember(|past| past.accepted = untold);
+        self.note_accepted(upid.is_none().then_some(operation));
         if let Some(upid) = upid {
             tracing::info!(%upid, "asked Proxmox to {}", operation.verb());
             endpoint.follow(&self.key, upid, operation);
@@ -108,8 +105,7 @@ impl Pass<'_> {
     fn refused(&mut self, operation: Operation, error: &pve::Error) -> Setback {
         let leaves_something = matches!(operation, Operation::Clone | Operation::Upload);
         if error.outcome_unknown() && leaves_something {
-            let lost = Call::new(operation, Instant::now());
-            self.remember(|past| past.lost = Some(lost));
+            self.note_lost(operation);
         }
         self.note_refusing(operation, error.cause(), error.class());
         let mut message = error.to_string();

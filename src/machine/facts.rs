@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::{
     ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
@@ -105,27 +103,8 @@ pub(super) struct Past {
 pub(super) struct Call {
     /// What for.
     pub operation: Operation,
-    /// When it was made.
-    pub at: Instant,
     /// How long ago that was when the pass began.
     pub age: Duration,
-}
-
-impl Call {
-    /// One that is made now.
-    pub(super) fn new(operation: Operation, at: Instant) -> Self {
-        Self { operation, at, age: Duration::ZERO }
-    }
-}
-
-impl Past {
-    /// The same as it is seen later.
-    pub(super) fn seen_at(mut self, now: Instant) -> Self {
-        for call in [&mut self.accepted, &mut self.lost].into_iter().flatten() {
-            call.age = now.saturating_duration_since(call.at);
-        }
-        self
-    }
 }
 
 /// One wanted address.

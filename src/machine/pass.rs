@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
-use super::facts::{Facts, Past};
+use super::facts::{Call, Facts, Past};
 use super::observe;
 use super::report::{self, Conclusion};
 use super::stores::Stores;
@@ -66,7 +66,10 @@ pub(super) struct Remembered {
     /// The size in GiB that the boot volume was grown to.
     pub(super) grown: Option<u32>,
     /// What decisions are to know of it.
-    pub(super) past: Past,
+    past: Past,
+    /// When the calls in it were made.
+    accepted_at: Option<tokio::time::Instant>,
+    lost_at: Option<tokio::time::Instant>,
     /// The object as the API server answered the last write, until the copy catches up.
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
@@ -91,6 +94,17 @@ impl Remembered {
     pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
         self.outdated.extend(before);
         self.latest = Some(now.clone());
+    }
+
+    /// What decisions are to know, with the time that has passed since.
+    fn past_now(&self) -> Past {
+        let mut past = self.past.clone();
+        for (call, at) in [(&mut past.accepted, self.accepted_at), (&mut past.lost, self.lost_at)] {
+            if let (Some(call), Some(at)) = (call, at) {
+                call.age = at.elapsed();
+            }
+        }
+        past
     }
 
     /// The newer of the copy and of what was written last.
@@ -171,8 +185,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
         let (stored, grown, past) = shared.memory.with(&key, |remembered| {
-            let past = remembered.past.clone().seen_at(tokio::time::Instant::now());
-            (remembered.newest(copy), remembered.grown, past)
+            (remembered.newest(copy), remembered.grown, remembered.past_now())
         });
         let facts = Facts { grown, past, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
@@ -196,6 +209,21 @@ impl<'a> Pass<'a> {
             return Ok(Action::await_change());
         }
         Box::pin(self.report(&conclusion)).await
+    }
+
+    /// Remembers that Proxmox accepted a call and named no task to follow, or that there is none.
+    pub(super) fn note_accepted(&mut self, operation: Option<Operation>) {
+        let call = operation.map(|operation| Call { operation, age: Duration::ZERO });
+        self.remember(|past| past.accepted = call);
+        let at = call.map(|_| tokio::time::Instant::now());
+        self.shared.memory.with(&self.key, |remembered| remembered.accepted_at = at);
+    }
+
+    /// Remembers that the answer to a call was lost.
+    pub(super) fn note_lost(&mut self, operation: Operation) {
+        self.remember(|past| past.lost = Some(Call { operation, age: Duration::ZERO }));
+        let at = tokio::time::Instant::now();
+        self.shared.memory.with(&self.key, |remembered| remembered.lost_at = Some(at));
     }
 
     /// Remembers something for this pass and later ones.

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::super::super::facts::{Call, Halt, VmFact};
 use super::*;
 use crate::machine::seed::volume;
 
 fn call(operation: Operation, age: u64) -> Call {
-    Call { age: Duration::from_secs(age), ..Call::new(operation, Instant::now()) }
+    Call { operation, age: Duration::from_secs(age) }
 }
 
 const ISO: &str = "local:iso/user-data-105.iso";
