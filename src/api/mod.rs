@@ -51,6 +51,10 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Finalizer of a ProxmoxMachine, the same as in capmox.
 pub const MACHINE_FINALIZER: &str = "proxmoxmachine.infrastructure.cluster.x-k8s.io";
+/// Annotation of a ProxmoxMachine: how long its guest may take to shut down before the VM is
+/// deleted, in seconds (`90`, `90s`) or minutes (`2m`). Without it the VM is stopped at once.
+pub const SHUTDOWN_TIMEOUT_ANNOTATION: &str =
+    "proxmoxmachine.infrastructure.cluster.x-k8s.io/shutdown-timeout";
 /// Finalizer of a ProxmoxCluster, the same as in capmox.
 pub const CLUSTER_FINALIZER: &str = "proxmoxcluster.infrastructure.cluster.x-k8s.io";
 /// Finalizer that keeps a credentials Secret while a ProxmoxCluster uses it.

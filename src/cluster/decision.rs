@@ -161,6 +161,8 @@ pub(super) enum Remainder {
     OwnerLives(String),
     /// These machines exist.
     Machines(Vec<String>),
+    /// A pool does not go yet, which is waited for a moment only.
+    Pool(String),
     /// Something is not known.
     Unknown(String),
     /// A step failed.

@@ -1,6 +1,8 @@
 //! What was seen of a ProxmoxCluster and of all that belongs to it. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
 use crate::api::ProxmoxCluster;
 use crate::api::capi::Cluster;
@@ -141,6 +143,8 @@ pub(super) struct Remains {
     pub(super) machines: Seen<Vec<String>>,
     /// Its pools.
     pub(super) pools: Vec<PoolSeen>,
+    /// Since when there is nothing left but pools and Secrets.
+    pub(super) alone_since: Option<Timestamp>,
     /// Secrets that it holds.
     pub(super) secrets: Vec<Seen<SecretFact>>,
 }

@@ -99,7 +99,10 @@ pub(super) async fn remains(desk: &Desk, cluster: &ProxmoxCluster) -> Remains {
     for key in decide::held_secrets(cluster, &desk.secrets_held_by(cluster)) {
         secrets.push(secret(desk, cluster, &key).await);
     }
-    Remains { machines, pools: vec![first, second], secrets }
+    let is_alone = machines.present().is_some_and(Vec::is_empty);
+    let object = key(&cluster.metadata);
+    let alone_since = desk.alone_since(&object, is_alone);
+    Remains { machines, pools: vec![first, second], alone_since, secrets }
 }
 
 /// Asks Proxmox for its version, which shows that it answers and takes the credentials.

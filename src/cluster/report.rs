@@ -303,6 +303,13 @@ fn deleting(remains: &[Remainder]) -> State {
             let text = format!("waits for ProxmoxMachines to be deleted: {some}{more}");
             State::waiting(reasons::DELETING, text)
         }
+        Remainder::Pool(why) => State::waiting(
+            reasons::DELETING,
+            format!(
+                "{why}. This is waited for a few seconds; a pool that is left is deleted by the \
+                 garbage collector once its addresses are free"
+            ),
+        ),
         Remainder::Unknown(why) => {
             State::not(Severity::Warning, reasons::DELETION_FAILED, why.clone())
         }

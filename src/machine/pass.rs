@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
-use super::facts::Facts;
+use super::facts::{Call, Facts, Past};
 use super::observe;
 use super::report::{self, Conclusion};
 use super::stores::Stores;
@@ -65,6 +65,11 @@ pub(super) struct Remembered {
     pub(super) untouched: bool,
     /// The size in GiB that the boot volume was grown to.
     pub(super) grown: Option<u32>,
+    /// What decisions are to know of it.
+    past: Past,
+    /// When the calls in it were made.
+    accepted_at: Option<tokio::time::Instant>,
+    lost_at: Option<tokio::time::Instant>,
     /// The object as the API server answered the last write, until the copy catches up.
     latest: Option<ProxmoxMachine>,
     /// Versions that came before it.
@@ -89,6 +94,17 @@ impl Remembered {
     pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
         self.outdated.extend(before);
         self.latest = Some(now.clone());
+    }
+
+    /// What decisions are to know, with the time that has passed since.
+    fn past_now(&self) -> Past {
+        let mut past = self.past.clone();
+        for (call, at) in [(&mut past.accepted, self.accepted_at), (&mut past.lost, self.lost_at)] {
+            if let (Some(call), Some(at)) = (call, at) {
+                call.age = at.elapsed();
+            }
+        }
+        past
     }
 
     /// The newer of the copy and of what was written last.
@@ -168,9 +184,10 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let (stored, grown) =
-            shared.memory.with(&key, |remembered| (remembered.newest(copy), remembered.grown));
-        let facts = Facts { grown, ..observe::gather(&shared.stores, stored.clone()) };
+        let (stored, grown, past) = shared.memory.with(&key, |remembered| {
+            (remembered.newest(copy), remembered.grown, remembered.past_now())
+        });
+        let facts = Facts { grown, past, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
             shared,
             key,
@@ -192,6 +209,27 @@ impl<'a> Pass<'a> {
             return Ok(Action::await_change());
         }
         Box::pin(self.report(&conclusion)).await
+    }
+
+    /// Remembers that Proxmox accepted a call and named no task to follow, or that there is none.
+    pub(super) fn note_accepted(&mut self, operation: Option<Operation>) {
+        let call = operation.map(|operation| Call { operation, age: Duration::ZERO });
+        self.remember(|past| past.accepted = call);
+        let at = call.map(|_| tokio::time::Instant::now());
+        self.shared.memory.with(&self.key, |remembered| remembered.accepted_at = at);
+    }
+
+    /// Remembers that the answer to a call was lost.
+    pub(super) fn note_lost(&mut self, operation: Operation) {
+        self.remember(|past| past.lost = Some(Call { operation, age: Duration::ZERO }));
+        let at = tokio::time::Instant::now();
+        self.shared.memory.with(&self.key, |remembered| remembered.lost_at = Some(at));
+    }
+
+    /// Remembers something for this pass and later ones.
+    pub(super) fn remember(&mut self, change: impl Fn(&mut Past)) {
+        change(&mut self.facts.past);
+        self.shared.memory.with(&self.key, |remembered| change(&mut remembered.past));
     }
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
@@ -277,7 +315,7 @@ impl<'a> Pass<'a> {
                 message = condition.message.as_deref().unwrap_or_default(),
                 "VMProvisioned"
             );
-            self.announce(&condition).await;
+            self.announce(&condition, conclusion.is_fault()).await;
         }
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
@@ -317,11 +355,17 @@ impl<'a> Pass<'a> {
         })
     }
 
-    async fn announce(&self, condition: &conditions::Condition) {
+    async fn announce(&self, condition: &conditions::Condition, is_fault: bool) {
         let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
-        let bad = matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
+        let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
         let type_ = if bad { EventType::Warning } else { EventType::Normal };
         self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
+    }
+
+    /// Something that somebody has to know, and that no condition tells.
+    pub(super) async fn publish_warning(&self, reason: &str, text: &str) {
+        warn!(reason, "{text}");
+        self.publish(EventType::Warning, reason, text).await;
     }
 
     /// Events are for people; one that is lost changes nothing.

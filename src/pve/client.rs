@@ -1,6 +1,7 @@
 //! The client: one method per endpoint, named after what it does.
 //!
-//! Methods that start a task give its id at once; whoever waits for the end asks for its status.
+//! Methods that start a task give its id at once, if the server names one; whoever waits for the end
+//! asks for its status, or looks at what was to change.
 
 mod access;
 mod agent;
@@ -190,20 +191,15 @@ impl Reply {
         self
     }
 
-    /// The id of the task that was started.
-    fn upid(self) -> Result<Upid, Error> {
-        match self.data.as_str().map(str::parse) {
-            Some(Ok(upid)) => Ok(upid),
-            Some(Err(error)) => Err(self.refuse(&format!("{error}"))),
-            None => Err(self.refuse("expected the id of a task")),
+    /// The id of the task that was started; none when all is done already, or when the server names
+    /// its task in a way that nobody could ask for. Then what was asked for shows at its object.
+    fn upid_if_any(self) -> Option<Upid> {
+        let text = self.data.as_str().map(str::trim).filter(|text| !text.is_empty());
+        let upid = text.and_then(|text| text.parse().ok());
+        if upid.is_none() {
+            let (method, path) = (self.method, self.path);
+            tracing::debug!(method, path, "the answer names no task to follow");
         }
-    }
-
-    /// The id of the task that was started, or none if all is done already.
-    fn upid_if_any(self) -> Result<Option<Upid>, Error> {
-        match self.data.as_str() {
-            Some(text) if !text.is_empty() => self.upid().map(Some),
-            _ => Ok(None),
-        }
+        upid
     }
 }

@@ -54,7 +54,7 @@ impl Pass<'_> {
             },
         };
         match endpoint.client().agent_exec_status(node, vmid, pid).await {
-            Ok(answer) if !answer.exited => GuestFact::CloudInitRunning,
+            Ok(answer) if !answer.has_ended() => GuestFact::CloudInitRunning,
             Ok(answer) => {
                 endpoint.set_agent_pid(&self.key, None);
                 match judge(&answer) {
@@ -96,7 +96,7 @@ async fn details(endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> Option<Str
         loop {
             ticks.tick().await;
             let answer = client.agent_exec_status(node, vmid, pid).await.ok()?;
-            if answer.exited {
+            if answer.has_ended() {
                 return answer.out_data;
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Client, Exchange};
 use crate::ids::VmId;
-use crate::pve::error::Error;
+use crate::pve::error::{Error, ErrorKind};
 use crate::pve::limits::Lane;
 use crate::pve::transport::Verb;
 use crate::pve::types::{ClusterStatusEntry, Pool, Resource, TaskSummary, Version, Vnet};
@@ -57,13 +57,22 @@ impl Client {
         self.run(call).await?.list()
     }
 
+    /// Takes a VM out of HA: `DELETE cluster/ha/resources/vm:{vmid}`.
+    pub async fn leave_ha(&self, vmid: VmId) -> Result<(), Error> {
+        let sid = format!("vm:{vmid}");
+        let segments = ["cluster", "ha", "resources", &sid];
+        let endpoint = "cluster/ha/resources/{sid}";
+        let call = Exchange::new(Verb::Delete, endpoint, segments, Lane::Endpoint);
+        self.run(call).await.map(drop)
+    }
+
     /// The lowest free VMID in the datacenter's range: `GET cluster/nextid`. It is not reserved.
     pub async fn next_id(&self) -> Result<VmId, Error> {
         let segments = ["cluster", "nextid"];
         let call = Exchange::new(Verb::Get, "cluster/nextid", segments, Lane::Endpoint);
         let reply = self.run(call).await?;
         let id = wire::text_of(&reply.data).and_then(|id| id.trim().parse().ok());
-        id.ok_or_else(|| reply.refuse("expected a VMID"))
+        id.ok_or_else(|| reply.refuse("data is no VMID (a number from 100 to 999999999)"))
     }
 
     /// Whether no guest has this VMID: `GET cluster/nextid?vmid=`.
@@ -73,6 +82,10 @@ impl Client {
         match self.run(call.set("vmid", vmid.get())).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_vmid_taken() => Ok(false),
+            // In whatever words: of all parameters this number is refused.
+            Err(error) if matches!(error.kind(), ErrorKind::BadRequest { errors } if errors.contains_key("vmid")) => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

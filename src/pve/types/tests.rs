@@ -148,3 +148,60 @@ fn a_paused_vm_runs_but_its_processors_do_not() {
     let stopped = status(json!({"status": "stopped", "qmpstatus": "stopped", "template": ""}));
     assert!(!stopped.is_running() && !stopped.is_paused() && !stopped.template);
 }
+
+#[test]
+fn the_state_of_a_vm_is_read_from_whichever_field_tells_it() {
+    for (value, running, stopped, paused, in_ha) in [
+        (json!({"status": "Running"}), true, false, false, false),
+        (json!({"qmpstatus": "stopped", "ha": {"managed": "1"}}), false, true, false, true),
+        (json!({"status": "paused", "ha": {"managed": 0}}), false, false, true, false),
+        (json!({"status": "suspended", "ha": null}), false, false, true, false),
+        (json!({"status": "running", "qmpstatus": "suspended", "ha": 1}), true, false, true, false),
+        (json!({"status": null, "uptime": "x", "maxmem": {}}), false, false, false, false),
+    ] {
+        let status: VmStatus = serde_json::from_value(value.clone()).unwrap();
+        let told = (status.is_running(), status.is_stopped(), status.is_paused(), status.is_in_ha);
+        assert_eq!(told, (running, stopped, paused, in_ha), "{value}");
+    }
+}
+
+#[test]
+fn a_guest_process_has_ended_when_anything_says_so() {
+    for (value, ended) in [
+        (json!({"exited": 1, "exitcode": 0}), true),
+        (json!({"exited": "true"}), true),
+        (json!({"exitcode": "2"}), true),
+        (json!({"signal": 9}), true),
+        (json!({"exited": false}), false),
+        (json!({"exited": 0, "out-data": 5}), false),
+        (json!({}), false),
+    ] {
+        let status: AgentExecStatus = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(status.has_ended(), ended, "{value}");
+    }
+}
+
+/// Of every answer only what is needed of it has to be there, and nothing else may be in the way.
+#[test]
+fn answers_with_strange_or_missing_fields_are_read_all_the_same() {
+    let strange = || json!({"status": {}, "name": [], "uptime": "soon", "memory": 7, "x": null});
+    for value in [json!({}), strange()] {
+        serde_json::from_value::<Version>(value.clone()).unwrap();
+        serde_json::from_value::<VmStatus>(value.clone()).unwrap();
+        serde_json::from_value::<VmConfig>(value.clone()).unwrap();
+        serde_json::from_value::<NodeStatus>(value.clone()).unwrap();
+        serde_json::from_value::<TaskRecord>(value.clone()).unwrap();
+        serde_json::from_value::<AgentOsInfo>(value.clone()).unwrap();
+        serde_json::from_value::<AgentExecStatus>(value.clone()).unwrap();
+        serde_json::from_value::<ClusterStatusEntry>(value.clone()).unwrap();
+        serde_json::from_value::<VolumeInfo>(value.clone()).unwrap();
+        serde_json::from_value::<Resource>(value).unwrap();
+    }
+    let node: NodeSummary = serde_json::from_value(json!({"node": "a", "maxmem": "4096"})).unwrap();
+    assert_eq!((node.maxmem, node.status), (Some(4096), None));
+    let volume: Volume =
+        serde_json::from_value(json!({"volid": "l:iso/a", "size": "70", "vmid": ""})).unwrap();
+    assert_eq!((volume.size, volume.vmid), (Some(70), None));
+    let status: NodeStatus = serde_json::from_value(json!({"memory": {"total": "8"}})).unwrap();
+    assert_eq!(status.memory.total, Some(8));
+}
