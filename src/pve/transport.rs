@@ -11,6 +11,8 @@
 //! ticket cures, since nothing was done then.
 
 mod answer;
+#[cfg(test)]
+mod line;
 mod session;
 
 use std::collections::hash_map::RandomState;
@@ -31,6 +33,8 @@ use super::limits::{Lane, Slots};
 use super::observer::{Call, Observer};
 use super::url::BaseUrl;
 use answer::Answer;
+#[cfg(test)]
+pub use line::{Asked, Line, Outcome};
 use session::{Session, Stamp};
 
 /// Repetitions of a read.
@@ -98,6 +102,8 @@ pub(super) struct Transport {
     session: Session,
     slots: Slots,
     observer: Option<Arc<dyn Observer>>,
+    #[cfg(test)]
+    line: Option<Arc<dyn Line>>,
 }
 
 impl Transport {
@@ -121,7 +127,15 @@ impl Transport {
             .build()
             .map_err(|error| ConfigError::Http(chain(&error)))?;
         let session = Session::new(config.auth, limits.ticket_age)?;
-        Ok(Self { base: config.base_url, http, session, slots: Slots::new(limits), observer })
+        Ok(Self {
+            base: config.base_url,
+            http,
+            session,
+            slots: Slots::new(limits),
+            #[cfg(test)]
+            line: observer.as_ref().and_then(|observer| observer.line()),
+            observer,
+        })
     }
 
     pub(super) fn base(&self) -> &BaseUrl {
@@ -154,7 +168,7 @@ impl Transport {
             } else if retries > 0 && is_worth_repeating(&error) {
                 retries -= 1;
                 let pause = PAUSE * 2_u32.pow(RETRIES - 1 - retries);
-                tokio::time::sleep_until(Instant::now() + jittered(pause)).await;
+                tokio::time::sleep_until(Instant::now() + jittered(pause, self.chance())).await;
             } else {
                 return Err(error);
             }
@@ -169,6 +183,11 @@ impl Transport {
         stamp: &Stamp,
         attempt: u32,
     ) -> Result<Value, Error> {
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            let _slot = self.slots.take(request.lane).await;
+            return self.ask(line.as_ref(), request, file).await;
+        }
         let builder = self.builder(request, file);
         let builder = stamp.apply(builder, request.method != Verb::Get);
         let _slot = self.slots.take(request.lane).await;
@@ -201,6 +220,16 @@ impl Transport {
             Ok(answer) => answer.data(method, path, |text| self.session.redact(text)),
             Err(error) => Err(self.failure(method, path, &error)),
         }
+    }
+
+    /// Some number.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "simulations throw their own dice"))]
+    fn chance(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            return line.chance();
+        }
+        RandomState::new().build_hasher().finish()
     }
 
     /// A request without credentials.
@@ -276,8 +305,7 @@ fn is_worth_repeating(error: &Error) -> bool {
 }
 
 /// `pause` and up to as much again.
-fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish();
+fn jittered(pause: Duration, random: u64) -> Duration {
     let percent = u32::try_from(random % 100).unwrap_or(0);
     pause + pause * percent / 100
 }
