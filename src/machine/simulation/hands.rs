@@ -208,7 +208,12 @@ impl State {
             }
             Happening::VmMoved { machine, node } => {
                 let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
-                if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && self.has_seed(vm.vmid) {
+                let recorded = self
+                    .kubernetes
+                    .get("proxmoxmachines", &name_of(machine))
+                    .is_some_and(|object| object["status"]["bootstrapISO"].is_string());
+                let seeded = recorded || self.has_seed(vm.vmid);
+                if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
                     return;
                 }
                 let node = node_name(node);
@@ -239,8 +244,10 @@ impl State {
             }
             Happening::SeedGone { machine } => {
                 let Some(vm) = self.vm_of(&name_of(machine)) else { return };
-                // A guest without its data never comes up; somebody has to replace it.
-                self.doomed.insert(name_of(machine));
+                if vm.config.get("ide0").is_some_and(|drive| drive.contains("user-data")) {
+                    // A guest without its data never comes up; somebody has to replace it.
+                    self.doomed.insert(name_of(machine));
+                }
                 let volume = format!("local:iso/user-data-{}.iso", vm.vmid);
                 self.model.change(Change::VolumeGone { node: vm.node, volume });
             }
@@ -316,7 +323,6 @@ impl State {
         if millis >= self.ipam_sleeps_until {
             self.ipam();
         }
-        self.operator(millis);
     }
 
     /// A node joins when its machine is ready.
@@ -344,6 +350,10 @@ impl State {
 
     /// Gives the lowest free address to each claim.
     fn ipam(&mut self) {
+        let claimed = self.kubernetes.of("ipaddressclaims").map(|(name, _)| name);
+        if claimed.eq(self.kubernetes.of("ipaddresses").map(|(name, _)| name)) {
+            return;
+        }
         let claims: Vec<(String, Value)> = self
             .kubernetes
             .of("ipaddressclaims")
@@ -386,7 +396,7 @@ impl State {
     }
 
     /// Does what conditions ask for: a clone that was cut short is removed.
-    fn operator(&mut self, millis: u64) {
+    pub(super) fn operator(&mut self, millis: u64) {
         let cloning = self.model.tasks().iter().any(|t| t.kind == "qmclone" && t.exit.is_none());
         let stuck: Vec<u32> = self
             .model

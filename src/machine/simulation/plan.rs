@@ -53,6 +53,8 @@ pub(super) struct Event {
 pub(super) enum At {
     /// At the call of this number, to Proxmox or to the API server, counted from the start.
     Call(u64),
+    /// At the call of this number among those whose method and path begin and end so.
+    Asked(&'static str, &'static str, u64),
     /// So many milliseconds after the start.
     Millis(u64),
 }

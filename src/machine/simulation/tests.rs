@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plan::Plan;
+use super::plan::{At, Event, Happening, Mishap, Plan, Wish};
 use super::{minimise, run};
 
 #[expect(clippy::disallowed_methods, reason = "a test that is told how long to search")]
@@ -54,7 +54,8 @@ fn whatever_goes_wrong_every_machine_comes_up_or_goes_and_nothing_is_left() {
                                 println!("{plan:#?}\n{}", run.trace.join("\n"));
                             }
                         }
-                        if run.failure.is_some() {
+                        if let Some(failure) = run.failure {
+                            println!("seed {seed}: {failure}");
                             failed.push(plan);
                         }
                     }
@@ -73,4 +74,41 @@ fn whatever_goes_wrong_every_machine_comes_up_or_goes_and_nothing_is_left() {
 fn a_seed_repeats_exactly() {
     let plan = Plan::new(5);
     assert_eq!(run(&plan).trace, run(&plan).trace);
+}
+
+/// A plan of one machine of the plainest kind that meets these mishaps.
+fn meets(events: &[Event]) -> Plan {
+    let wish = Wish {
+        created: 0,
+        deleted: None,
+        skip_agent: false,
+        skip_cloud_init: false,
+        full: true,
+        grows: true,
+        description: None,
+        ranged: false,
+    };
+    Plan { seed: 0, machines: vec![wish], events: events.to_vec(), spread: false, addresses: 1 }
+}
+
+#[test]
+fn what_was_found_once_stays_found() {
+    let at = |begin, end, nth, mishap| Event { at: At::Asked(begin, end, nth), mishap };
+    let (off, gone) = (
+        Happening::StorageOff { storage: "local", millis: 90_000 },
+        Happening::SeedGone { machine: 0 },
+    );
+    for (case, events) in [
+        (
+            "the storage of the ISO is off while the ISO is to be deleted",
+            vec![at("DELETE", ".iso", 1, Mishap::Happens(off))],
+        ),
+        (
+            "the ISO vanishes between its upload and its way into the drive",
+            vec![at("POST /nodes", "/config", 1, Mishap::Happens(gone))],
+        ),
+    ] {
+        let run = run(&meets(&events));
+        assert_eq!(run.failure, None, "{case}:\n{}", run.trace.join("\n"));
+    }
 }

@@ -16,6 +16,9 @@ use super::manager::{Slot, live};
 use super::plan::{At, Event, Mishap, Plan};
 use crate::pve::Asked;
 
+/// Milliseconds from one look at the world to the next.
+pub(super) const STEP: u64 = 1000;
+
 /// Seconds since 1970 at the start.
 const BIRTH: i64 = 1_800_000_000;
 
@@ -158,7 +161,15 @@ impl World {
             let calls = state.calls;
             state.note(millis, format!("call {calls}: {what}"));
             state.count(millis, self.plan.machines.len());
-            let due = state.take(|at| at == At::Call(calls));
+            for event in &mut state.events {
+                if let At::Asked(begin, end, nth) = &mut event.at
+                    && what.starts_with(*begin)
+                    && what.ends_with(*end)
+                {
+                    *nth -= 1;
+                }
+            }
+            let due = state.take(|at| at == At::Call(calls) || matches!(at, At::Asked(_, _, 0)));
             let mut mishap = None;
             let mut happenings = Vec::new();
             for event in due {
@@ -236,6 +247,10 @@ impl World {
             self.lock().fail("the process panicked".to_owned());
         }
         self.lock().end_what_ends(millis);
+        // People look now and then.
+        if millis % 5_000 < STEP {
+            self.lock().operator(millis);
+        }
         self.lock().people(millis);
         self.check();
     }
