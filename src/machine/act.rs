@@ -340,7 +340,14 @@ impl Pass<'_> {
                 self.started(&endpoint, operation, upid);
                 Ok(())
             }
-            Err(error) => Err(self.refused(operation, &error)),
+            Err(error) => {
+                if error.is_volume_missing() {
+                    // The seed is not where its upload put it: it has to be stored once more.
+                    endpoint.forget_task(&self.key);
+                    self.facts.task = None;
+                }
+                Err(self.refused(operation, &error))
+            }
         }
     }
 

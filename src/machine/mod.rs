@@ -18,12 +18,15 @@ mod placing;
 mod remedy;
 mod report;
 mod seed;
+#[cfg(test)]
+mod simulation;
 mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{self, Action};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Resource, ResourceExt};
@@ -34,6 +37,7 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
+use decision::Wake;
 use pass::{Interrupted, Memory, Pass, Shared};
 use stores::{Selection, Stored};
 
@@ -71,8 +75,18 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let memory = Memory::default();
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
-    let shared = Shared { client, connections, stores, recorder, memory, started, at_one_endpoint };
-    let shared = Arc::new(shared);
+    #[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
+    let clock = Timestamp::now;
+    let shared = Arc::new(Shared {
+        client,
+        connections,
+        stores,
+        recorder,
+        memory,
+        started,
+        clock: Box::new(clock),
+        at_one_endpoint,
+    });
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
         wakes.recv().await.map(|key| (key, wakes))
     });
@@ -116,7 +130,13 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
             return Ok(Action::requeue(if early { AT_ONCE } else { FIRST_READING }));
         }
         match &object.0 {
-            Ok(machine) => Box::pin(Pass::new(&shared, machine.clone()).run()).await,
+            Ok(machine) => {
+                let wake = Box::pin(Pass::new(&shared, machine.clone()).run()).await?;
+                Ok(match wake {
+                    Wake::OnChange => Action::await_change(),
+                    Wake::After(time) => Action::requeue(time),
+                })
+            }
             Err(invalid) => {
                 warn!(error = %invalid, "the object cannot be read; correct it");
                 Ok(Action::await_change())
@@ -129,12 +149,17 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
 #[expect(clippy::needless_pass_by_value, reason = "the signature that the controller calls")]
 /// The API server's trouble is its own: the next pass starts from what is there then.
 fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
+    if matches!(error, Interrupted::Api(_)) {
+        warn!(machine = %object.name_any(), %error, "pass interrupted");
+    }
+    Action::requeue(pause_after(error))
+}
+
+/// When a pass that was interrupted is made again.
+const fn pause_after(error: &Interrupted) -> Duration {
     match error {
-        Interrupted::Conflict => Action::requeue(AT_ONCE),
-        Interrupted::Crowded => Action::requeue(CROWDED),
-        Interrupted::Api(_) => {
-            warn!(machine = %object.name_any(), %error, "pass interrupted");
-            Action::requeue(Duration::from_secs(5))
-        }
+        Interrupted::Conflict => AT_ONCE,
+        Interrupted::Crowded => CROWDED,
+        Interrupted::Api(_) => Duration::from_secs(5),
     }
 }

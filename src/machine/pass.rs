@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use tracing::{debug, info, warn};
 
@@ -41,6 +40,8 @@ pub(super) struct Shared {
     pub(super) recorder: Recorder,
     pub(super) memory: Memory,
     pub(super) started: tokio::time::Instant,
+    /// The time, which decisions and reports get as an argument.
+    pub(super) clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// Machines that may ask one endpoint at once.
     pub(super) at_one_endpoint: usize,
 }
@@ -202,11 +203,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Runs the pass and says when the next one is due.
-    pub(super) async fn run(mut self) -> Result<Action, Interrupted> {
+    pub(super) async fn run(mut self) -> Result<Wake, Interrupted> {
         let conclusion = self.turns().await?;
         if let Conclusion::Decided(Decision::Gone) = conclusion {
             self.end();
-            return Ok(Action::await_change());
+            return Ok(Wake::OnChange);
         }
         Box::pin(self.report(&conclusion)).await
     }
@@ -234,7 +235,7 @@ impl<'a> Pass<'a> {
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
         for _ in 0..TURNS {
-            let decision = decide(&self.facts, now());
+            let decision = decide(&self.facts, (self.shared.clock)());
             debug!(?decision, "decided");
             match decision {
                 Decision::Look(look) => {
@@ -297,9 +298,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    async fn report(mut self, conclusion: &Conclusion) -> Result<Action, Interrupted> {
+    async fn report(mut self, conclusion: &Conclusion) -> Result<Wake, Interrupted> {
         let pause = self.pause(conclusion);
-        let at = now();
+        let at = (self.shared.clock)();
         let status = report::status(&self.facts, conclusion, pause, at);
         let old = self.stored.status.clone().unwrap_or_default();
         let said = conditions::find(&old.conditions, reasons::VM_PROVISIONED);
@@ -330,10 +331,7 @@ impl<'a> Pass<'a> {
         {
             self.publish(EventType::Warning, "CloudInitDegraded", attention).await;
         }
-        Ok(match report::wake(conclusion, pause) {
-            Wake::OnChange => Action::await_change(),
-            Wake::After(time) => Action::requeue(time),
-        })
+        Ok(report::wake(conclusion, pause))
     }
 
     /// How long to pause after a fault: longer with each in a row.
@@ -402,10 +400,4 @@ fn is_refusal(error: &kube::Error) -> bool {
 /// What makes a condition worth an event: not its wording.
 fn headline(condition: &conditions::Condition) -> (&str, Option<&str>, Option<&str>) {
     (&condition.status, condition.reason.as_deref(), condition.severity.as_deref())
-}
-
-/// The time, which decisions and reports get as an argument.
-#[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
-pub(super) fn now() -> Timestamp {
-    Timestamp::now()
 }

@@ -25,6 +25,7 @@ pub(super) fn remedy(cause: Option<Cause>, operation: Operation, facts: &Facts) 
         (Cause::StorageMissing, Operation::Clone) => {
             "check spec.storage, and that the storage is active on the node of the VM"
         }
+        (Cause::StorageInactive, _) => "switch the storage on again, or bring its server back",
         (Cause::SnapshotMissing, _) => {
             "name a snapshot of the template by spec.snapName, or leave it out"
         }

@@ -14,6 +14,8 @@
 //! the request was not sent, and so the next address is asked at once, whatever the request does.
 
 mod answer;
+#[cfg(test)]
+mod line;
 mod session;
 
 use std::collections::hash_map::RandomState;
@@ -36,6 +38,8 @@ use super::observer::{Call, Observer};
 use super::tls::Tls;
 use super::url::BaseUrl;
 use answer::Answer;
+#[cfg(test)]
+pub use line::{Asked, Line, Outcome};
 use session::{Session, Stamp};
 
 /// Repetitions of a read.
@@ -108,6 +112,8 @@ pub(super) struct Transport {
     slots: Slots,
     observer: Option<Arc<dyn Observer>>,
     verified: bool,
+    #[cfg(test)]
+    line: Option<Arc<dyn Line>>,
 }
 
 impl Transport {
@@ -140,6 +146,8 @@ impl Transport {
             http,
             session,
             slots: Slots::new(limits),
+            #[cfg(test)]
+            line: observer.as_ref().and_then(|observer| observer.line()),
             observer,
             verified: config.tls != Tls::Insecure,
         })
@@ -204,7 +212,7 @@ impl Transport {
             } else if retries > 0 && is_worth_repeating(&error) {
                 retries -= 1;
                 let pause = PAUSE * 2_u32.pow(RETRIES - 1 - retries);
-                tokio::time::sleep_until(Instant::now() + jittered(pause)).await;
+                tokio::time::sleep_until(Instant::now() + jittered(pause, self.chance())).await;
             } else {
                 return Err(error);
             }
@@ -219,6 +227,11 @@ impl Transport {
         stamp: &Stamp,
         attempt: u32,
     ) -> Result<Value, Error> {
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            let _slot = self.slots.take(request.lane).await;
+            return self.ask(line.as_ref(), request, file).await;
+        }
         let _slot = self.slots.take(request.lane).await;
         self.reach(request, file, Some(stamp), attempt).await
     }
@@ -289,6 +302,16 @@ impl Transport {
             Ok(answer) => answer.data(method, path, |text| self.session.redact(text)),
             Err(error) => Err(self.failure(base, method, path, &error)),
         }
+    }
+
+    /// Some number.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "simulations throw their own dice"))]
+    fn chance(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            return line.chance();
+        }
+        RandomState::new().build_hasher().finish()
     }
 
     /// A request without credentials.
@@ -374,8 +397,7 @@ fn is_worth_repeating(error: &Error) -> bool {
 }
 
 /// `pause` and up to as much again.
-fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish();
+fn jittered(pause: Duration, random: u64) -> Duration {
     let percent = u32::try_from(random % 100).unwrap_or(0);
     pause + pause * percent / 100
 }

@@ -21,6 +21,11 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    #[cfg(test)]
+    pub(super) fn new(status: u16, reason: Option<String>, body: Vec<u8>) -> Self {
+        Self { status, reason, body, truncated: false }
+    }
+
     pub(super) async fn read(mut response: reqwest::Response) -> Result<Self, reqwest::Error> {
         let status = response.status();
         // Only a phrase other than the standard one is handed on; it is Proxmox's own text.
