@@ -240,7 +240,8 @@ async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
     // What is installed as capmox's v0.7 is older than ours, and upgraded like any other.
     publish(site, BEFORE)?;
     site.shell(&format!(
-        "clusterctl delete --infrastructure proxmox
+        "cp -r dist/. ~/capmox
+         clusterctl delete --infrastructure proxmox
          clusterctl init --infrastructure proxmox:{BEFORE}"
     ))?;
     assert_eq!(image(site).await?, named(BEFORE));
