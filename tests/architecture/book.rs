@@ -161,7 +161,8 @@ fn is_privilege(text: &str) -> bool {
 #[test]
 fn the_commands_give_each_release_what_it_knows() {
     let all = documented_privileges();
-    let [seven, eight, nine] = ["7", "8", "9"].map(|release| &all[&format!("Proxmox VE {release}")]);
+    let [seven, eight, nine] =
+        ["7", "8", "9"].map(|release| &all[&format!("Proxmox VE {release}")]);
     let only = |one: &BTreeSet<String>, other: &BTreeSet<String>| -> Vec<String> {
         one.difference(other).cloned().collect()
     };
