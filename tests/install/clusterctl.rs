@@ -109,8 +109,8 @@ pub(crate) fn publish(site: &Site, version: &str) -> Result<()> {
 }
 
 /// The image of a version.
-fn named(version: &str) -> Option<String> {
-    Some(format!("localhost/capmox:{version}"))
+fn named(version: &str) -> String {
+    format!("localhost/capmox:{version}")
 }
 
 async fn image(site: &Site) -> Result<Option<String>> {
@@ -128,7 +128,7 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     prepare(&site)?;
     let said = site.run("clusterctl")?;
     assert!(said.contains(DEPLOYMENT), "{said}");
-    assert_eq!(image(&site).await?, named(VERSION));
+    assert_eq!(image(&site).await?, Some(named(VERSION)));
     let secrets = Api::<Secret>::namespaced(site.client.clone(), NAMESPACE);
     let data = secrets.get("capmox-manager-credentials").await?.data.context("no data")?;
     assert_eq!(data["token"].0, site.fake.token().id.as_bytes());
@@ -227,7 +227,7 @@ async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
     publish(site, NEXT)?;
     let said = site.run("upgrade")?;
     assert!(said.contains(NEXT), "{said}");
-    assert_eq!(image(site).await?, named(NEXT));
+    assert_eq!(image(site).await?, Some(named(NEXT)));
     old.stop().await?;
     let mut new = pod::run(&site.world).await?;
     let said = refusal(site)?;
@@ -235,16 +235,17 @@ async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
     // Back to the old one, by removing and installing; objects would stay.
     new.stop().await?;
     site.run("back")?;
-    assert_eq!(image(site).await?, named(VERSION));
+    assert_eq!(image(site).await?, Some(named(VERSION)));
 
     // What is installed as capmox's v0.7 is older than ours, and upgraded like any other.
     publish(site, BEFORE)?;
     site.shell(&format!(
-        "clusterctl delete --infrastructure proxmox
+        "cp -r dist/. ~/capmox
+         clusterctl delete --infrastructure proxmox
          clusterctl init --infrastructure proxmox:{BEFORE}"
     ))?;
-    assert_eq!(image(site).await?, named(BEFORE));
+    assert_eq!(image(site).await?, Some(named(BEFORE)));
     site.run("migrate")?;
-    assert_eq!(image(site).await?, named(VERSION));
+    assert_eq!(image(site).await?, Some(named(VERSION)));
     Ok(())
 }

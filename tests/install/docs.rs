@@ -44,10 +44,10 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
 /// The pages with commands: the book, and the README.
 fn pages() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).expect("docs");
-    let names = entries.map(|entry| entry.expect("readable").file_name());
-    let names = names.filter_map(|name| name.into_string().ok());
-    let mut pages: Vec<String> =
-        names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
+    let names = entries.map(|entry| entry.expect("readable").path());
+    let names = names.filter(|name| name.extension().is_some_and(|extension| extension == "md"));
+    let names = names.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned()));
+    let mut pages: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
     pages.push("README.md".to_owned());
     pages.sort();
     pages

@@ -88,9 +88,10 @@ fn below(kind: &str, at: &str, field: &Value, rows: &mut String, rules: &mut Vec
 /// Where the fields of this object are listed, if not here.
 fn shared(kind: &str, path: &str) -> Option<&'static str> {
     match (kind, path) {
-        ("ProxmoxMachineTemplate", "spec.template.spec") => Some("ProxmoxMachine spec"),
         ("ProxmoxClusterTemplate", "spec.template.spec") => Some("ProxmoxCluster spec"),
-        (_, "spec.cloneSpec.machineSpec.{}") => Some("ProxmoxMachine spec"),
+        ("ProxmoxMachineTemplate", "spec.template.spec") | (_, "spec.cloneSpec.machineSpec.{}") => {
+            Some("ProxmoxMachine spec")
+        }
         _ => None,
     }
 }

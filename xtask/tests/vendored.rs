@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use release::Files;
@@ -39,11 +39,11 @@ impl Releases {
                 while reader.read_line(&mut head).is_ok_and(|read| read > 2) {
                     head.clear();
                 }
-                *counted.lock().unwrap_or_else(|e| e.into_inner()) += 1;
+                *counted.lock().unwrap_or_else(PoisonError::into_inner) += 1;
                 let body = if line.contains("metadata") {
                     METADATA.to_owned()
                 } else {
-                    served.lock().unwrap_or_else(|e| e.into_inner()).clone()
+                    served.lock().unwrap_or_else(PoisonError::into_inner).clone()
                 };
                 let _ = write!(
                     &stream,
@@ -65,7 +65,7 @@ impl Releases {
     }
 
     fn asked(&self) -> usize {
-        *self.asked.lock().unwrap_or_else(|e| e.into_inner())
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,7 +121,8 @@ fn only_the_recorded_bytes_are_packaged() -> Result<()> {
     assert!(said.contains("no release series"), "{said}");
 
     // The tag is moved: what was packaged before stays.
-    "kind: Moved\n".clone_into(&mut *releases.components.lock().unwrap_or_else(|e| e.into_inner()));
+    "kind: Moved\n"
+        .clone_into(&mut *releases.components.lock().unwrap_or_else(PoisonError::into_inner));
     let said = vendor(folder.path(), &record)?.err().context("the moved tag was packaged")?;
     assert!(said.contains("tag was moved"), "{said}");
     assert_eq!(Files::read(&folder.path().join("out"))?, made);
