@@ -2,6 +2,7 @@
 //!
 //! Reads, and hands on; nothing is started here but the runtime that everything runs on.
 
+mod check;
 mod go_flags;
 
 use std::ffi::OsString;
@@ -30,10 +31,11 @@ struct Cli {
     flags: Flags,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
     /// Run the controllers; the same as no command
     Run,
+    Check(Box<check::Arguments>),
     /// Print the version
     Version,
 }
@@ -205,10 +207,11 @@ impl Environment {
 }
 
 /// Runs the program; what it returns is the exit code: 0 after an asked-for end, 1 after a failure,
-/// 2 for a command line that is not understood.
+/// 2 for a command line that is not understood; `check` has its own.
 pub fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1);
-    let invocation = match parse(arguments, &Environment::read()) {
+    let environment = Environment::read();
+    let invocation = match parse(arguments, &environment) {
         Ok(invocation) => invocation,
         Err(error) => {
             // Nothing is left to tell when even that cannot be printed.
@@ -221,6 +224,7 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stdout(), "capmox {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        Invocation::Check(arguments) => check::run(*arguments, &environment),
         Invocation::Run(settings) => runtime::start(*settings),
     }
 }
@@ -228,6 +232,7 @@ pub fn main() -> ExitCode {
 #[derive(Debug)]
 enum Invocation {
     Version,
+    Check(Box<check::Arguments>),
     Run(Box<runtime::Settings>),
 }
 
@@ -246,6 +251,7 @@ fn parse(
     let cli = Cli::try_parse_from(std::iter::once(name).chain(found.arguments))?;
     Ok(match cli.command {
         Some(Command::Version) => Invocation::Version,
+        Some(Command::Check(arguments)) => Invocation::Check(arguments),
         Some(Command::Run) | None => {
             Invocation::Run(Box::new(settings(cli.flags, environment, &found.ignored)?))
         }

@@ -6,6 +6,7 @@ fn run_with(arguments: &[&str], environment: &Environment) -> Result<runtime::Se
     match parse(arguments.iter().map(OsString::from), environment) {
         Ok(Invocation::Run(settings)) => Ok(*settings),
         Ok(Invocation::Version) => Err("version".to_owned()),
+        Ok(Invocation::Check(_)) => Err("check".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -4,6 +4,7 @@
 //! sources. Equal credentials open one endpoint, whoever names them. Only this module and
 //! [`crate::pve`] see secrets, and none is kept but in the client that is made of it.
 
+mod by_hand;
 mod credentials;
 mod of_connection;
 mod own;
@@ -28,6 +29,7 @@ use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Wakes};
 use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 
+pub use by_hand::client;
 use credentials::{Credentials, Digest};
 pub use own::{Given, Own};
 use pool::{Pool, Reading, Versions};

@@ -88,6 +88,16 @@ impl Client {
         self.0.base()
     }
 
+    /// As whom: `user@realm!name` of a token, or `user@realm`.
+    pub fn who(&self) -> &str {
+        self.0.who()
+    }
+
+    /// Whether the server's certificate is checked.
+    pub fn is_verified(&self) -> bool {
+        self.0.is_verified()
+    }
+
     /// The address that is asked now.
     pub fn active_url(&self) -> &BaseUrl {
         self.0.active()

@@ -33,6 +33,7 @@ use super::client::{ClientConfig, ConfigError};
 use super::error::{Error, ErrorKind};
 use super::limits::{Lane, Slots};
 use super::observer::{Call, Observer};
+use super::tls::Tls;
 use super::url::BaseUrl;
 use answer::Answer;
 use session::{Session, Stamp};
@@ -106,6 +107,7 @@ pub(super) struct Transport {
     session: Session,
     slots: Slots,
     observer: Option<Arc<dyn Observer>>,
+    verified: bool,
 }
 
 impl Transport {
@@ -139,6 +141,7 @@ impl Transport {
             session,
             slots: Slots::new(limits),
             observer,
+            verified: config.tls != Tls::Insecure,
         })
     }
 
@@ -165,6 +168,14 @@ impl Transport {
             let date = (date.to_owned(), Instant::now());
             *self.date.lock().unwrap_or_else(PoisonError::into_inner) = Some(date);
         }
+    }
+
+    pub(super) fn who(&self) -> &str {
+        self.session.who()
+    }
+
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     /// The `data` of the answer.

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 pub use bind::Bind;
 pub use lease::LeaseTimes;
 pub use metrics::Metrics;
-pub use process::{Error, run};
+pub use process::{Error, client, run};
 pub use telemetry::{LogFormat, Logging};
 
 use crate::connections::Given;

@@ -175,6 +175,16 @@ async fn logged(server: impl Future<Output = Result<(), webhook::ServeError>>) {
     }
 }
 
+/// A client of the management cluster; no call is made.
+///
+/// # Errors
+///
+/// [`Error::Kubeconfig`] and [`Error::NoCluster`].
+pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+    let config = config(kubeconfig).await?;
+    Client::try_from(config).map_err(|error| Error::NoCluster(error.to_string()))
+}
+
 /// Where the API server is and how to speak to it.
 async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let Some(path) = kubeconfig else {

@@ -73,6 +73,12 @@ pub const MANAGER: &[Grant] = &[
     },
     Grant {
         group: INFRASTRUCTURE,
+        resources: &["proxmoxmachinetemplates"],
+        verbs: &["get", "list"],
+        why: "what a cluster is going to ask of Proxmox, for `capmox check` in the manager's pod",
+    },
+    Grant {
+        group: INFRASTRUCTURE,
         resources: &["proxmoxclusters/finalizers", "proxmoxmachines/finalizers"],
         verbs: &["update"],
         why: "own pools and claims with blockOwnerDeletion",

@@ -24,11 +24,24 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" => &[VOCABULARY, &["pve"]],
-        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor"]],
+        "preflight" => &[VOCABULARY, &["pve"]],
+        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
         "cluster" | "machine" | "embedded_ipam" => &[
             VOCABULARY,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections"],
+            &[
+                "api",
+                "bootstrap",
+                "placement",
+                "ipam",
+                "pve",
+                "hypervisor",
+                "preflight",
+                "connections",
+            ],
         ],
+        "check" => {
+            &[VOCABULARY, &["api", "placement", "pve", "hypervisor", "preflight", "connections"]]
+        }
         "webhook" => &[VOCABULARY, &["api", "bootstrap", "placement", "ipam", "runtime"]],
         // The process starts everything; the controllers get its clock and its clients.
         "runtime" => &[
@@ -41,6 +54,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
                 "webhook",
             ],
@@ -56,7 +70,9 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
+                "check",
                 "webhook",
             ],
         ],
@@ -87,12 +103,14 @@ pub(crate) fn layers(source: &Source) -> Vec<String> {
 
 /// Whether a file is on the pure side: the libraries, and the deciding files of the controllers.
 fn is_pure(module: &[String]) -> bool {
-    const LIBRARIES: &[&str] = &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam"];
+    const LIBRARIES: &[&str] =
+        &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam", "preflight"];
     const FILES: &[&str] = &["facts", "decide", "decision", "desired", "report"];
     let Some((top, below)) = module.split_first() else { return false };
     let below_is = |wanted: &[&str]| below.iter().any(|part| wanted.contains(&part.as_str()));
     LIBRARIES.contains(&top.as_str())
         || (CONTROLLERS.contains(&top.as_str()) && below_is(FILES))
+        || (top == "check" && below_is(&["wanted", "facts", "judge", "report", "print"]))
         || (top == "webhook" && below.first().is_some_and(|part| part.starts_with("rule")))
 }
 

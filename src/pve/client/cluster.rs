@@ -5,7 +5,7 @@ use crate::ids::VmId;
 use crate::pve::error::Error;
 use crate::pve::limits::Lane;
 use crate::pve::transport::Verb;
-use crate::pve::types::{ClusterStatusEntry, Resource, TaskSummary, Version};
+use crate::pve::types::{ClusterStatusEntry, Pool, Resource, TaskSummary, Version, Vnet};
 use crate::pve::wire;
 
 impl Client {
@@ -34,6 +34,19 @@ impl Client {
     pub async fn cluster_status(&self) -> Result<Vec<ClusterStatusEntry>, Error> {
         let segments = ["cluster", "status"];
         let call = Exchange::new(Verb::Get, "cluster/status", segments, Lane::Endpoint);
+        self.run(call).await?.list()
+    }
+
+    /// Resource pools that the credentials may see: `GET pools`.
+    pub async fn pools(&self) -> Result<Vec<Pool>, Error> {
+        self.run(Exchange::new(Verb::Get, "pools", ["pools"], Lane::Endpoint)).await?.list()
+    }
+
+    /// Virtual networks of SDN that the credentials may see: `GET cluster/sdn/vnets`. A Proxmox
+    /// without SDN has no such endpoint.
+    pub async fn vnets(&self) -> Result<Vec<Vnet>, Error> {
+        let segments = ["cluster", "sdn", "vnets"];
+        let call = Exchange::new(Verb::Get, "cluster/sdn/vnets", segments, Lane::Endpoint);
         self.run(call).await?.list()
     }
 

@@ -68,6 +68,10 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 }
 
 impl Session {
+    pub(super) fn who(&self) -> &str {
+        self.auth.who()
+    }
+
     pub(super) fn new(auth: Auth, ticket_age: Duration) -> Result<Self, ConfigError> {
         let fixed = match &auth {
             Auth::Token { id, .. } => {

@@ -90,6 +90,38 @@ fn privileges_are_held_whether_or_not_paths_below_inherit_them() {
 }
 
 #[test]
+fn a_path_that_is_not_listed_has_what_the_closest_one_above_hands_down() {
+    let mut held: Permissions = serde_json::from_value(json!({
+        "/": {"Sys.Audit": 1, "Sys.Modify": 0},
+        "/vms": {"VM.Audit": "1", "VM.Clone": "0"},
+        "/vms/100": {"VM.PowerMgmt": 1},
+    }))
+    .unwrap();
+    for (path, privilege, on, below) in [
+        ("/", "Sys.Audit", true, true),
+        ("/", "Sys.Modify", true, false),
+        ("/nodes/pve1", "Sys.Audit", true, true),
+        ("/nodes/pve1", "Sys.Modify", false, false),
+        ("/vms", "VM.Clone", true, false),
+        ("/vms/101", "VM.Audit", true, true),
+        ("/vms/101", "VM.Clone", false, false),
+        ("/vms/100", "VM.Audit", false, false),
+        ("/vms/100", "VM.PowerMgmt", true, true),
+    ] {
+        assert_eq!(held.holds(path, privilege), on, "{path} {privilege}");
+        assert_eq!(held.holds_below(path, privilege), below, "below {path} {privilege}");
+    }
+    assert!(held.holds_somewhere("/vms", "VM.PowerMgmt"));
+    assert!(held.holds_somewhere("/", "VM.PowerMgmt"));
+    assert!(!held.holds_somewhere("/vm", "VM.PowerMgmt"));
+    assert!(!held.holds_somewhere("/storage", "VM.PowerMgmt"));
+
+    // What is said of one path alone is the whole truth about it.
+    held.extend(serde_json::from_value(json!({"/nodes/pve1": {}})).unwrap());
+    assert!(!held.holds("/nodes/pve1", "Sys.Audit") && held.holds("/nodes/pve2", "Sys.Audit"));
+}
+
+#[test]
 fn the_version_says_what_generation_it_is() {
     let major =
         |version| serde_json::from_value::<Version>(json!({ "version": version })).unwrap().major();
