@@ -114,7 +114,12 @@ impl Said {
         }
     }
 
-    fn answers(&mut self, answer: &Answer, lacks: Result<&[Lack], &String>, insecure: Option<&str>) {
+    fn answers(
+        &mut self,
+        answer: &Answer,
+        lacks: Result<&[Lack], &String>,
+        insecure: Option<&str>,
+    ) {
         self.reachable = Some(State::True);
         self.trusted = Some(trusted(insecure));
         self.accepted = Some(State::True);
@@ -165,7 +170,9 @@ fn trusted(insecure: Option<&str>) -> State {
         Some(ways) => State::not(
             Severity::Warning,
             reasons::CERTIFICATE_NOT_CHECKED,
-            format!("any certificate is believed, so anybody on the way can read the credentials. {ways}"),
+            format!(
+                "any certificate is believed, so anybody on the way can read the credentials. {ways}"
+            ),
         ),
     }
 }
@@ -187,7 +194,8 @@ fn clock(ahead: SignedDuration) -> State {
     if ahead.abs() <= SKEW {
         return State::True;
     }
-    let (seconds, way) = (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
+    let (seconds, way) =
+        (ahead.abs().as_secs(), if ahead.is_negative() { "behind" } else { "ahead of" });
     State::not(
         Severity::Warning,
         reasons::CLOCK_SKEW,

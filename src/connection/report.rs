@@ -46,9 +46,8 @@ pub(super) fn status_patch(
     let old = connection.status.as_ref().map_or(Ok(Value::Null), serde_json::to_value)?;
     let new = serde_json::to_value(new)?;
     let version = connection.metadata.resource_version.as_deref();
-    Ok(crate::api::merge_patch(&old, &new).map(|difference| {
-        json!({"metadata": {"resourceVersion": version}, "status": difference})
-    }))
+    Ok(crate::api::merge_patch(&old, &new)
+        .map(|difference| json!({"metadata": {"resourceVersion": version}, "status": difference})))
 }
 
 /// An event to publish.
@@ -80,7 +79,6 @@ pub(super) fn notice(
     }
     let works = now.status == "True";
     let version = new.version.as_deref().unwrap_or_default();
-    let note =
-        if works { format!("Proxmox VE {version} answers") } else { now.message.clone() };
+    let note = if works { format!("Proxmox VE {version} answers") } else { now.message.clone() };
     Some(Notice { is_warning: !works, reason: now.reason.clone(), note })
 }
