@@ -15,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use k8s_openapi::jiff::SignedDuration;
 
+use crate::connection::StatusWriter;
 use crate::connections::Given;
 use crate::runtime::{self, Bind, LogFormat, Logging, TlsVersion};
 
@@ -65,6 +66,16 @@ struct Flags {
     /// Serve InClusterIPPool and GlobalInClusterIPPool where no IPAM provider is installed
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     embedded_ipam: bool,
+
+    /// Who writes the status of ProxmoxConnections: write for this manager, read for another one
+    /// such as kubemox, auto for this one unless kubemox is installed
+    #[arg(long, default_value = "auto", value_parser = status_writer, value_name = "MODE")]
+    connection_status: StatusWriter,
+
+    /// Secret that PROXMOX_URL, PROXMOX_TOKEN and PROXMOX_SECRET come from, as NAMESPACE/NAME or as
+    /// NAME in the pod's namespace. A change of it then needs no restart
+    #[arg(long, value_name = "SECRET")]
+    credentials_secret: Option<String>,
 
     /// Work only while holding a Lease, so that several replicas can run
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
@@ -164,6 +175,15 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
         "text" | "" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err("expected text or json".to_owned()),
+    }
+}
+
+fn status_writer(text: &str) -> Result<StatusWriter, String> {
+    match text {
+        "auto" | "" => Ok(StatusWriter::Auto),
+        "write" => Ok(StatusWriter::Us),
+        "read" => Ok(StatusWriter::Others),
+        _ => Err("expected auto, write or read".to_owned()),
     }
 }
 
@@ -279,6 +299,8 @@ fn settings(
         watch_filter: filled(flags.watch_filter),
         concurrency: flags.concurrency,
         embedded_ipam: flags.embedded_ipam,
+        connection_status: flags.connection_status,
+        credentials_secret: filled(flags.credentials_secret),
         leader_elect: flags.leader_elect.then_some(lease),
         leader_election_namespace: filled(flags.leader_election_namespace),
         health: flags.health_probe_bind_address,

@@ -14,6 +14,7 @@ pub mod crd;
 pub mod ipam;
 mod machine;
 mod machine_template;
+mod merge_patch;
 mod network;
 pub mod reasons;
 mod schema;
@@ -39,6 +40,7 @@ pub use machine::{
 pub use machine_template::{
     ProxmoxMachineTemplate, ProxmoxMachineTemplateResource, ProxmoxMachineTemplateSpec,
 };
+pub use merge_patch::merge_patch;
 pub use network::{
     AdditionalNetworkDevice, NetworkDevice, NetworkModel, NetworkSpec, Policy, Route, TypedRef,
     VrfDevice,

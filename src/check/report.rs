@@ -119,6 +119,7 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use super::Verdict::{Failed, Good, Unknown};
     use super::*;
 
     #[test]
@@ -129,7 +130,6 @@ mod tests {
                 .map(|&verdict| Finding::new("api", "", verdict, ""))
                 .collect(),
         };
-        use Verdict::{Failed, Good, Unknown};
         for (verdicts, code) in [
             (&[Good, Good][..], 0),
             (&[Good, Failed], 1),

@@ -105,7 +105,7 @@ impl Wanted {
     }
 
     fn add(&mut self, spec: &ProxmoxMachineSpec, allowed: &[String]) {
-        let agent = !spec.checks.as_ref().is_some_and(|c| c.skip_qemu_guest_agent == Some(true));
+        let agent = spec.checks.as_ref().is_none_or(|c| c.skip_qemu_guest_agent != Some(true));
         self.no_agent &= !agent;
         let storage = filled(spec.storage.as_ref());
         match named(spec) {

@@ -2,13 +2,15 @@
 //! before. Pure.
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::decide::keeps_from_service;
 use super::decision::{Decision, EndpointPart, Remainder, Standing, Target, Trouble};
 use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
-use crate::api::{NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, reasons};
+use crate::api::{
+    NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, merge_patch, reasons,
+};
 use crate::connections::Source;
 use crate::hypervisor::ObjectKey;
 
@@ -103,30 +105,12 @@ pub(super) fn status_patch(
 ) -> Result<Option<Value>, serde_json::Error> {
     let old = cluster.status.as_ref().map_or(Ok(Value::Null), serde_json::to_value)?;
     let new = serde_json::to_value(new)?;
-    let Some(difference) = difference(&old, &new) else { return Ok(None) };
+    let Some(difference) = merge_patch(&old, &new) else { return Ok(None) };
     let version = cluster.metadata.resource_version.as_deref();
     Ok(Some(serde_json::json!({
         "metadata": { "resourceVersion": version },
         "status": difference,
     })))
-}
-
-/// The merge patch from one value to another.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in after {
-        let change = match before.get(key) {
-            Some(before) => difference(before, value),
-            None => Some(value.clone()),
-        };
-        patch.extend(change.map(|change| (key.clone(), change)));
-    }
-    let removed = before.keys().filter(|key| !after.contains_key(*key));
-    patch.extend(removed.map(|key| (key.clone(), Value::Null)));
-    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 /// An event to publish.

@@ -83,8 +83,8 @@ pub struct Look {
     pub secrets: Vec<ObservedSecret>,
     /// The endpoint, or why there is none.
     pub endpoint: Result<Arc<Endpoint>, Fault>,
-    /// Whether any certificate is believed.
-    pub is_insecure: bool,
+    /// What would have its certificate checked, when any is believed.
+    pub insecure: Option<String>,
 }
 
 /// The endpoints in use.
@@ -178,7 +178,10 @@ impl Connections {
             }),
             Object::Connection(_) => None,
         });
-        Look { secrets: secrets.collect(), endpoint, is_insecure: reading.is_insecure }
+        {
+            let insecure = reading.is_insecure.then(|| remedy::three_ways(&source));
+            Look { secrets: secrets.collect(), endpoint, insecure }
+        }
     }
 
     /// Tells of every change that may concern a cluster or a connection, from now on.

@@ -56,6 +56,11 @@ impl Own {
         Self { started: Ok(None), secret: None, tls: Ok(Tls::System) }
     }
 
+    /// Whether the manager was started without any.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self.started, Ok(None))
+    }
+
     /// What is wrong with those that the manager was started with.
     pub fn fault(&self) -> Option<&Fault> {
         self.started.as_ref().err()

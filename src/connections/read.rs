@@ -72,6 +72,8 @@ impl Reader<'_> {
                 Ok(None) => Err(none()),
                 Err(fault) => Err(fault),
             },
+            // Never there: nothing was taken away.
+            Err(fault) if fault.class == Class::Blocked && self.own.is_nothing() => Err(none()),
             Err(fault) if fault.class == Class::Denied => {
                 warn!(
                     %fault,

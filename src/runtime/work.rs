@@ -14,8 +14,9 @@ use tracing::{error, info};
 use super::lease::{self, Elector, End, LeaseTimes};
 use super::metrics::Metrics;
 use super::process::Error;
+use crate::connection::StatusWriter;
 use crate::connections::{self, Connections, Own};
-use crate::{cluster, embedded_ipam, machine};
+use crate::{cluster, connection, embedded_ipam, machine};
 
 /// How long work in hand may take at the end: less than the ten seconds that Kubernetes gives by
 /// the Deployment's `terminationGracePeriodSeconds`.
@@ -23,6 +24,7 @@ const GRACE: Duration = Duration::from_secs(8);
 
 const CLUSTER: &str = "controller of ProxmoxCluster";
 const MACHINE: &str = "controller of ProxmoxMachine";
+const CONNECTION: &str = "controller of ProxmoxConnection";
 const IPAM: &str = "embedded IPAM";
 
 /// What the controllers work with.
@@ -34,6 +36,7 @@ pub(super) struct Work {
     pub(super) watch_filter: Option<String>,
     pub(super) concurrency: u16,
     pub(super) embedded_ipam: bool,
+    pub(super) connection_status: StatusWriter,
 }
 
 /// Works until `shutdown`; with `times`, only while holding the lease.
@@ -87,8 +90,16 @@ struct Running {
 
 impl Running {
     fn start(work: Work, shutdown: &CancellationToken) -> Self {
-        let Work { client, own, metrics, namespace, watch_filter, concurrency, embedded_ipam } =
-            work;
+        let Work {
+            client,
+            own,
+            metrics,
+            namespace,
+            watch_filter,
+            concurrency,
+            embedded_ipam,
+            connection_status,
+        } = work;
         let (wakes, woken) = mpsc::unbounded_channel();
         let connections = Arc::new(Connections::new(connections::Settings {
             client: client.clone(),
@@ -109,6 +120,16 @@ impl Running {
             shutdown.clone(),
         );
         tasks.spawn(named(CLUSTER, controller));
+        let controller = connection::run(
+            connection::Context {
+                client: client.clone(),
+                connections: Arc::clone(&connections),
+                writer: connection_status,
+                concurrency,
+            },
+            shutdown.clone(),
+        );
+        tasks.spawn(named(CONNECTION, controller));
         let controller = machine::run(
             machine::Context {
                 client: client.clone(),

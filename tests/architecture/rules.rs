@@ -15,7 +15,7 @@ pub(crate) const EVERYWHERE: &[Rule] = &[length, module_doc, unfinished, names];
 const MAX_LINES: usize = 500;
 
 const VOCABULARY: &[&str] = &["ids", "seen", "fault"];
-const CONTROLLERS: &[&str] = &["cluster", "machine", "embedded_ipam"];
+const CONTROLLERS: &[&str] = &["cluster", "machine", "connection", "embedded_ipam"];
 const PROCESS: &[&str] = &["runtime", "cli"];
 
 /// The modules of ours that `module` may use, besides itself; `None` for one that has no place yet.
@@ -26,7 +26,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "hypervisor" => &[VOCABULARY, &["pve"]],
         "preflight" => &[VOCABULARY, &["pve"]],
         "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
-        "cluster" | "machine" | "embedded_ipam" => &[
+        "cluster" | "machine" | "connection" | "embedded_ipam" => &[
             VOCABULARY,
             &[
                 "api",

@@ -106,7 +106,7 @@ fn troubles(
         );
     }
     if let Some((disk, _)) = &template.boot_volume
-        && !config.drive(disk).is_some_and(|drive| !drive.is_cdrom())
+        && config.drive(disk).is_none_or(|drive| drive.is_cdrom())
     {
         let has = listed(disks(config).into_iter().map(|(name, _)| name));
         troubles.push(

@@ -59,7 +59,7 @@ fn config(changes: &[(&str, Option<&str>)]) -> VmConfig {
     options.into_iter().collect()
 }
 
-fn storages(changes: Value) -> Vec<StorageStatus> {
+fn storages(changes: &Value) -> Vec<StorageStatus> {
     let mut list = json!({
         "local": {"storage": "local", "type": "dir", "content": "iso,backup", "avail": 40 * GIB},
         "shared": {
@@ -80,7 +80,7 @@ fn storages(changes: Value) -> Vec<StorageStatus> {
     list.as_object().unwrap().values().map(|value| read(value.clone())).collect()
 }
 
-fn bridge(changes: Value) -> Vec<Bridge> {
+fn bridge(changes: &Value) -> Vec<Bridge> {
     let mut bridge = json!({
         "iface": "vmbr0", "type": "bridge", "active": 1, "bridge_vlan_aware": 1,
         "bridge_ports": "eno1",
@@ -120,8 +120,8 @@ fn facts() -> Facts {
         permissions: Seen::Absent,
     };
     for name in ["pve1", "pve2"] {
-        facts.storages.insert(node(name), Seen::Present(storages(json!({}))));
-        facts.bridges.insert(node(name), Seen::Present(bridge(json!({}))));
+        facts.storages.insert(node(name), Seen::Present(storages(&json!({}))));
+        facts.bridges.insert(node(name), Seen::Present(bridge(&json!({}))));
     }
     let needs = crate::check::facts::needs(&usual(), &facts);
     let all = needs.iter().map(|need| (need.privilege.to_owned(), json!(1)));
@@ -257,7 +257,7 @@ fn storages_are_judged_by_content_state_and_room() {
         (json!({"shared": {"avail": 0}}), Failed, &["0 MiB free"]),
     ] {
         let mut facts = facts();
-        facts.storages.insert(node("pve2"), Seen::Present(storages(change)));
+        facts.storages.insert(node("pve2"), Seen::Present(storages(&change)));
         only(&usual(), &facts, verdict, "storage", words);
     }
 }
@@ -265,7 +265,7 @@ fn storages_are_judged_by_content_state_and_room() {
 #[test]
 fn a_linked_clone_needs_no_room_and_a_storage_that_is_named_is_the_one_that_counts() {
     let mut facts = facts();
-    let full = storages(json!({"shared": {"avail": 10 * GIB}}));
+    let full = storages(&json!({"shared": {"avail": 10 * GIB}}));
     facts.storages.insert(node("pve2"), Seen::Present(full));
     assert_eq!(bad(&wanted(json!({"templateID": 9000, "full": false})), &facts), []);
     let named = wanted(json!({"templateID": 9000, "storage": "fast", "allowedNodes": ["pve1"]}));
@@ -281,7 +281,7 @@ fn bridges_are_judged_on_each_node_with_their_vlan() {
         (json!({"bridge_vlan_aware": null, "bridge_ports": ""}), Failed, &["no port", "VLAN 7"]),
     ] {
         let mut facts = facts();
-        facts.bridges.insert(node("pve2"), Seen::Present(bridge(change)));
+        facts.bridges.insert(node("pve2"), Seen::Present(bridge(&change)));
         // The template is on the same bridge without the VLAN.
         let found = bad(&usual(), &facts);
         assert!(!found.is_empty());
@@ -297,7 +297,7 @@ fn bridges_are_judged_on_each_node_with_their_vlan() {
         json!({"type": "OVSBridge", "bridge_vlan_aware": null, "bridge_ports": null}),
     ] {
         let mut facts = facts();
-        facts.bridges.insert(node("pve2"), Seen::Present(bridge(change)));
+        facts.bridges.insert(node("pve2"), Seen::Present(bridge(&change)));
         assert_eq!(bad(&usual(), &facts), []);
     }
 }
