@@ -1,7 +1,7 @@
 //! `capmox check`: looks whether a Proxmox VE is as the provider needs it, and changes nothing.
 //!
 //! Observing (`observe`, `objects`) is apart from judging ([`judge`], pure) and from printing
-//! ([`print`], pure). What nobody answered is unknown, never a failure.
+//! ([`print`](mod@print), pure). What nobody answered is unknown, never a failure.
 
 pub mod facts;
 pub mod judge;
