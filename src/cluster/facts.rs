@@ -2,7 +2,6 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 
 use crate::api::ProxmoxCluster;
 use crate::api::capi::Cluster;
