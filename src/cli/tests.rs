@@ -106,6 +106,7 @@ fn what_is_not_understood_is_refused_with_what_was_meant() {
         (&["--logging-format=xml"], "text or json"),
         (&["--v"], "value is required"),
         (&["--concurrency=0"], "1..=1000"),
+        (&["--connection-status=no"], "expected auto, write or read"),
         (&["rum"], "run"),
     ] {
         let error = run(arguments).unwrap_err();

@@ -19,11 +19,11 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt, future, stream};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::watcher::{self, watcher};
+use kube::runtime::{PredicateConfig, WatchStreamExt};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info, info_span, warn};
@@ -95,7 +95,7 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
             // Status is written by ourselves, and does not start another pass.
             future::ready(event.ok().map(Ok))
         })
-        .predicate_filter(predicate, Default::default());
+        .predicate_filter(|connection: &Guard| Some(print(connection)), PredicateConfig::default());
     let changes = connections.changes().flat_map({
         let reader = reader.clone();
         move |change| {
@@ -148,12 +148,12 @@ fn prune(connection: &mut Guard) {
     connection.meta_mut().managed_fields = None;
 }
 
-fn predicate(connection: &Guard) -> Option<u64> {
+fn print(connection: &Guard) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let meta = connection.meta();
     let mut hash = DefaultHasher::new();
     (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some()).hash(&mut hash);
-    Some(hash.finish())
+    hash.finish()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the driver's clock; what decides gets the time")]

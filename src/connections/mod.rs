@@ -218,12 +218,9 @@ impl Connections {
 
     /// Whether the watches are sure that nothing changed.
     fn are_current(&self, versions: &Versions) -> bool {
-        let current = versions.iter().map(|(object, read)| match self.watched.version(object) {
-            Seen::Version(seen) => read.as_ref() == Some(&seen),
-            Seen::Absent | Seen::Unsure => false,
-        });
+        let is_current = |(object, read): &(Object, Option<String>)| matches!(self.watched.version(object), Seen::Version(seen) if read.as_ref() == Some(&seen));
         // Every watch is asked, so that each of them goes on.
-        current.fold(true, |all, one| all && one)
+        versions.iter().filter(|one| !is_current(one)).count() == 0
     }
 
     fn are_outdated(&self, versions: &Versions) -> bool {

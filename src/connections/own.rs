@@ -103,9 +103,9 @@ fn tls(insecure: bool, root_ca: Option<Result<Vec<u8>, String>>) -> Result<Tls, 
 }
 
 fn read(texts: [&str; 3], tls: &Result<Tls, Fault>) -> Result<Option<Credentials>, Fault> {
-    let named = ["PROXMOX_URL", "PROXMOX_TOKEN", "PROXMOX_SECRET"].into_iter().zip(texts);
+    let given = ["PROXMOX_URL", "PROXMOX_TOKEN", "PROXMOX_SECRET"].into_iter().zip(texts);
     let blank: Vec<&str> =
-        named.filter(|(_, text)| text.trim().is_empty()).map(|(name, _)| name).collect();
+        given.filter(|(_, text)| text.trim().is_empty()).map(|(name, _)| name).collect();
     if blank.len() == texts.len() {
         return Ok(None);
     }

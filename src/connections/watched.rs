@@ -130,12 +130,12 @@ impl Watched {
             match timeout(IDLE, events.next()).await {
                 Ok(Some(Ok(Event::Init))) => listed = None,
                 Ok(Some(Ok(Event::InitApply(found)))) => listed = version(&found),
-                Ok(Some(Ok(Event::InitDone))) => self.saw(object, seen(listed.take())),
-                Ok(Some(Ok(Event::Apply(found)))) => self.saw(object, seen(version(&found))),
-                Ok(Some(Ok(Event::Delete(_)))) => self.saw(object, Seen::Absent),
+                Ok(Some(Ok(Event::InitDone))) => self.saw(object, &seen(listed.take())),
+                Ok(Some(Ok(Event::Apply(found)))) => self.saw(object, &seen(version(&found))),
+                Ok(Some(Ok(Event::Delete(_)))) => self.saw(object, &Seen::Absent),
                 Ok(Some(Err(error))) => {
                     debug!(%object, %error, "cannot be watched; it is read instead");
-                    self.saw(object, Seen::Unsure);
+                    self.saw(object, &Seen::Unsure);
                 }
                 Ok(None) | Err(_) => {}
             }
@@ -147,11 +147,11 @@ impl Watched {
         }
     }
 
-    fn saw(&self, object: &Object, seen: Seen) {
+    fn saw(&self, object: &Object, seen: &Seen) {
         if let Some(state) = self.lock().get_mut(object) {
             state.version = seen.clone();
         }
-        match &seen {
+        match seen {
             Seen::Unsure => {}
             Seen::Absent => self.listener.seen(object, None),
             Seen::Version(version) => self.listener.seen(object, Some(version)),
