@@ -92,6 +92,7 @@ const CASES: &[Named] = &cases! {
         a_server_that_tells_nothing_of_its_tasks_is_looked_at_instead
         what_the_list_of_the_cluster_lacks_is_asked_for
         numbers_that_are_texts_make_no_difference
+        a_server_that_refuses_purge_destroys_without_it
     }
     bootstrap {
         a_missing_secret_is_waited_for

@@ -86,3 +86,21 @@ pub(crate) async fn numbers_that_are_texts_make_no_difference() {
     case.join_without_seed("m").await;
     case.end().await;
 }
+
+pub(crate) async fn a_server_that_refuses_purge_destroys_without_it() {
+    let case = Case::sound().await;
+    let text = "Parameter verification failed.".to_owned();
+    case.fake.fail_next("DELETE", "/nodes/*/qemu/*", Action::Reply { status: 400, text });
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    case.delete("m").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let asked: Vec<bool> = journal
+        .calls("DELETE", "/nodes/*/qemu/*")
+        .map(|call| call.params.contains_key("purge"))
+        .collect();
+    assert_eq!(asked, [true, false]);
+    drop(journal);
+    case.end().await;
+}

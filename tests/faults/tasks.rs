@@ -46,7 +46,9 @@ pub(crate) async fn a_clone_that_always_fails_is_tried_less_and_less() {
     case.says("m", "False Info TaskFailure", &["no luck"]).await;
     let times: Vec<u64> = case.fake.journal().calls("POST", CLONE).map(|call| call.at).collect();
     let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.is_sorted() && pauses[0] >= 2000 && pauses[2] >= 8000, "{pauses:?}");
+    // A busy host makes each of them longer, and no longer in order.
+    let least = [2000, 4000, 8000];
+    assert!(pauses.iter().zip(least).all(|(pause, least)| *pause >= least), "{pauses:?}");
     assert!(case.vms_of("m").is_empty());
     case.fake.faults().clear();
     let ready = case.ready("m").await;

@@ -180,7 +180,8 @@ impl Pass<'_> {
         match endpoint.client().storage_content(&node, &storage, Some("iso")).await {
             Ok(volumes) => {
                 let found = volumes.iter().find(|found| found.volid == volume);
-                let whole = |found: u64| size.is_none_or(|size| size == found);
+                // Fewer bytes are a part; servers that do not count them say 0, or count otherwise.
+                let whole = |found: u64| found == 0 || size.is_none_or(|size| found >= size);
                 found.filter(|found| found.size.is_none_or(whole)).map(|_| ()).into()
             }
             // A server that cannot list answered the call itself with success.
