@@ -19,6 +19,7 @@ pub(super) enum End {
     Change(Change),
     Secret(Value),
     Unpause,
+    Unprotect(u32),
 }
 
 pub(super) fn name_of(machine: usize) -> String {
@@ -217,6 +218,7 @@ impl State {
                     return;
                 }
                 let node = node_name(node);
+                self.tampered.insert(name_of(machine));
                 self.model.change(Change::VmMoved { vmid: vm.vmid, node });
             }
             Happening::VmStopped { machine } => {
@@ -234,6 +236,12 @@ impl State {
                     self.by_hand("POST", &vm, "status/suspend", now, &[]);
                 }
             }
+            Happening::VmProtected { machine, millis: time } => {
+                let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
+                self.by_hand("PUT", &vm, "config", now, &[("protection", "1")]);
+                self.ends.push((millis + time, End::Unprotect(vm.vmid)));
+            }
+            Happening::TextNumbers => self.model.change(Change::TextNumbers { on: true }),
             Happening::VmLocked { machine, millis: time } => {
                 let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
                 let change = |lock| Change::VmLocked { vmid: vm.vmid, lock };
@@ -244,7 +252,10 @@ impl State {
             }
             Happening::SeedGone { machine } => {
                 let Some(vm) = self.vm_of(&name_of(machine)) else { return };
-                if vm.config.get("ide0").is_some_and(|drive| drive.contains("user-data")) {
+                let attached = vm.config.get("ide0").is_some_and(|d| d.contains("user-data"));
+                let tasks = self.model.tasks();
+                let writes = tasks.iter().any(|t| t.kind == "qmconfig" && t.exit.is_none());
+                if attached || writes {
                     // A guest without its data never comes up; somebody has to replace it.
                     self.doomed.insert(name_of(machine));
                 }
@@ -309,6 +320,17 @@ impl State {
                 End::Change(change) => self.model.change(change),
                 End::Secret(secret) => {
                     self.kubernetes.put("secrets", secret);
+                }
+                End::Unprotect(vmid) => {
+                    let Some(vm) = self.model.vm_view(vmid) else { continue };
+                    let now = self.model.now();
+                    self.by_hand("PUT", &vm, "config", now, &[("protection", "0")]);
+                    let still = self.model.vm_view(vmid).is_some_and(|vm| {
+                        vm.config.get("protection").is_some_and(|value| value == "1")
+                    });
+                    if still {
+                        self.ends.push((millis + 5_000, End::Unprotect(vmid)));
+                    }
                 }
                 End::Unpause => {
                     self.kubernetes.edit("clusters", "one", |c| c["spec"]["paused"] = json!(false));
