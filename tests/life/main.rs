@@ -13,4 +13,5 @@ mod peer;
 mod relay;
 mod releases;
 mod site;
+mod soak;
 mod takeover;
