@@ -2,7 +2,7 @@
 
 use capmox::pve::{
     AgentExecStatus, AgentInterface, AgentOsInfo, ClusterStatusEntry, Permissions, Resource,
-    Storage, TaskSummary, Version, VmConfig, VmStatus,
+    StorageStatus, TaskSummary, Version, VmConfig, VmStatus,
 };
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -135,7 +135,7 @@ proptest! {
         let _ = read::<Version>(&value);
         let _ = read::<ClusterStatusEntry>(&value);
         let _ = read::<TaskSummary>(&value);
-        let _ = read::<Storage>(&value);
+        let _ = read::<StorageStatus>(&value);
         let _ = read::<Permissions>(&value);
         let _ = read::<Resource>(&value);
         let _ = read::<VmConfig>(&value);

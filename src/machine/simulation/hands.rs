@@ -209,11 +209,12 @@ impl State {
             }
             Happening::VmMoved { machine, node } => {
                 let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
-                let recorded = self
-                    .kubernetes
-                    .get("proxmoxmachines", &name_of(machine))
-                    .is_some_and(|object| object["status"]["bootstrapISO"].is_string());
-                let seeded = recorded || self.has_seed(vm.vmid);
+                let object = self.kubernetes.get("proxmoxmachines", &name_of(machine));
+                let unseeded = object.is_some_and(|object| {
+                    let status = &object["status"];
+                    status["ready"] == json!(true) && status["bootstrapISO"].is_null()
+                });
+                let seeded = !unseeded || self.has_seed(vm.vmid);
                 if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
                     return;
                 }
