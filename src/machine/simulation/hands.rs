@@ -207,21 +207,7 @@ impl State {
                     self.model.change(Change::VmGone { vmid: vm.vmid });
                 }
             }
-            Happening::VmMoved { machine, node } => {
-                let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
-                let object = self.kubernetes.get("proxmoxmachines", &name_of(machine));
-                let unseeded = object.is_some_and(|object| {
-                    let status = &object["status"];
-                    status["ready"] == json!(true) && status["bootstrapISO"].is_null()
-                });
-                let seeded = !unseeded || self.has_seed(vm.vmid);
-                if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
-                    return;
-                }
-                let node = node_name(node);
-                self.tampered.insert(name_of(machine));
-                self.model.change(Change::VmMoved { vmid: vm.vmid, node });
-            }
+            Happening::VmMoved { machine, node } => self.moves(&name_of(machine), node),
             Happening::VmStopped { machine } => {
                 if let Some(vm) = self.untouched_vm(&name_of(machine)) {
                     self.model.change(Change::VmCrashed { vmid: vm.vmid });
@@ -251,18 +237,7 @@ impl State {
             Happening::Stranger { machine } => {
                 self.strangers.insert(name_of(machine));
             }
-            Happening::SeedGone { machine } => {
-                let Some(vm) = self.vm_of(&name_of(machine)) else { return };
-                let attached = vm.config.get("ide0").is_some_and(|d| d.contains("user-data"));
-                let tasks = self.model.tasks();
-                let writes = tasks.iter().any(|t| t.kind == "qmconfig" && t.exit.is_none());
-                if attached || writes {
-                    // A guest without its data never comes up; somebody has to replace it.
-                    self.doomed.insert(name_of(machine));
-                }
-                let volume = format!("local:iso/user-data-{}.iso", vm.vmid);
-                self.model.change(Change::VolumeGone { node: vm.node, volume });
-            }
+            Happening::SeedGone { machine } => self.loses_seed(&name_of(machine)),
             Happening::ClaimDeleted { machine } => {
                 let name = name_of(machine);
                 self.kubernetes.delete("ipaddressclaims", &format!("{name}-net0-inet"));
@@ -278,6 +253,34 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// Migrated by hand.
+    fn moves(&mut self, name: &str, node: usize) {
+        let Some(vm) = self.untouched_vm(name) else { return };
+        let unseeded = self.kubernetes.get("proxmoxmachines", name).is_some_and(|object| {
+            let status = &object["status"];
+            status["ready"] == json!(true) && status["bootstrapISO"].is_null()
+        });
+        let seeded = !unseeded || self.has_seed(vm.vmid);
+        if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
+            return;
+        }
+        self.tampered.insert(name.to_owned());
+        self.model.change(Change::VmMoved { vmid: vm.vmid, node: node_name(node) });
+    }
+
+    fn loses_seed(&mut self, name: &str) {
+        let Some(vm) = self.vm_of(name) else { return };
+        let attached = vm.config.get("ide0").is_some_and(|drive| drive.contains("user-data"));
+        let tasks = self.model.tasks();
+        let writes = tasks.iter().any(|task| task.kind == "qmconfig" && task.exit.is_none());
+        if attached || writes {
+            // A guest without its data never comes up; somebody has to replace it.
+            self.doomed.insert(name.to_owned());
+        }
+        let volume = format!("local:iso/user-data-{}.iso", vm.vmid);
+        self.model.change(Change::VolumeGone { node: vm.node, volume });
     }
 
     fn by_hand(

@@ -232,9 +232,10 @@ fn event(dice: &mut Dice, machines: usize) -> Event {
         let at = At::Call(dice.between(1, 70 * machines as u64));
         return Event { at, mishap: of_a_call(dice) };
     }
-    let at = match dice.percent(50) {
-        true => At::Call(dice.between(1, 70 * machines as u64)),
-        false => At::Millis(dice.between(100, 3 * MINUTE)),
+    let at = if dice.percent(50) {
+        At::Call(dice.between(1, 70 * machines as u64))
+    } else {
+        At::Millis(dice.between(100, 3 * MINUTE))
     };
     Event { at, mishap: Mishap::Happens(of_the_world(dice, machines)) }
 }
