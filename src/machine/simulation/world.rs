@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::dice::Dice;
 use super::hands::neighbour;
 use super::kubernetes::Store;
-use super::manager::{Slot, live};
 use super::plan::{At, Event, Mishap, Plan};
+use super::process::{Slot, live};
 use crate::pve::Asked;
 
 /// Milliseconds from one look at the world to the next.
