@@ -14,4 +14,5 @@ mod peer;
 mod relay;
 mod releases;
 mod site;
+mod soak;
 mod takeover;

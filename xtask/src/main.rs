@@ -54,6 +54,14 @@ enum Task {
               value_parser = clap::builder::FalseyValueParser::new(), default_value = "false")]
         keep: bool,
     },
+    /// Random machines and random trouble against the real program, then quiet
+    Soak {
+        /// How long the trouble lasts, in minutes
+        #[arg(default_value_t = 5)]
+        minutes: u64,
+        /// Seed of all choices; by chance when not given, and printed in any case
+        seed: Option<u64>,
+    },
     /// Everything that CI runs
     Test,
 }
@@ -87,6 +95,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
+        Task::Soak { minutes, seed } => steps::run(&root, "soak", &[suite::soak(*minutes, *seed)]),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

@@ -120,4 +120,24 @@ mod tests {
         assert_eq!(without_mark(&text).as_deref(), Some("rack 7\nedited by hand"));
         assert_eq!(without_mark(&mark("default", "w-1", "abc-1")), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_people_write_around_it_the_mark_is_found_and_taken_off(
+            before in "[^\n]{0,30}", after in "[^\n]{0,30}", uid in "[0-9a-f-]{1,36}",
+        ) {
+            let (before, after) = (before.replace(MARK, ""), after.replace(MARK, ""));
+            let text = format!("{before}\n{}\n{after}", mark("lab", "w-1", &uid));
+            proptest::prop_assert_eq!(marked_uid(&text), Some(uid.as_str()));
+            let kept = without_mark(&text).unwrap_or_default();
+            proptest::prop_assert!(marked_uid(&kept).is_none());
+            proptest::prop_assert!(kept.contains(before.trim()) && kept.contains(after.trim()));
+        }
+
+        #[test]
+        fn no_description_makes_a_panic(text in ".{0,80}", rest in "(capmox-uid: )?.{0,20}") {
+            let text = format!("{text}{rest}");
+            let _ = (marked_uid(&text), without_mark(&text), is_marked(&text));
+        }
+    }
 }

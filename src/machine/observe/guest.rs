@@ -206,4 +206,21 @@ mod tests {
             AgentExecStatus { exited: true, signal: Some(9), ..AgentExecStatus::default() };
         assert!(matches!(judge(&killed), GuestFact::Unknown(_)));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_guest_says_is_judged_in_few_words(
+            code in proptest::option::of(proptest::num::i64::ANY), out in ".{0,80}",
+            word in "(status: (done|running|error|disabled))?",
+        ) {
+            let said = format!("{word}\n{}", out.repeat(20));
+            let _ = errors_of(&said);
+            let status = AgentExecStatus {
+                exited: true, exit_code: code, out_data: Some(said), ..AgentExecStatus::default()
+            };
+            if let GuestFact::CloudInitFailed(text) | GuestFact::Unknown(text) = judge(&status) {
+                proptest::prop_assert!(text.chars().count() < EXCERPT + 300 && !text.contains('\n'));
+            }
+        }
+    }
 }

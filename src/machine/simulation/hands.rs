@@ -19,6 +19,7 @@ pub(super) enum End {
     Change(Change),
     Secret(Value),
     Unpause,
+    Unprotect(u32),
 }
 
 pub(super) fn name_of(machine: usize) -> String {
@@ -206,19 +207,7 @@ impl State {
                     self.model.change(Change::VmGone { vmid: vm.vmid });
                 }
             }
-            Happening::VmMoved { machine, node } => {
-                let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
-                let recorded = self
-                    .kubernetes
-                    .get("proxmoxmachines", &name_of(machine))
-                    .is_some_and(|object| object["status"]["bootstrapISO"].is_string());
-                let seeded = recorded || self.has_seed(vm.vmid);
-                if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
-                    return;
-                }
-                let node = node_name(node);
-                self.model.change(Change::VmMoved { vmid: vm.vmid, node });
-            }
+            Happening::VmMoved { machine, node } => self.moves(&name_of(machine), node),
             Happening::VmStopped { machine } => {
                 if let Some(vm) = self.untouched_vm(&name_of(machine)) {
                     self.model.change(Change::VmCrashed { vmid: vm.vmid });
@@ -234,6 +223,12 @@ impl State {
                     self.by_hand("POST", &vm, "status/suspend", now, &[]);
                 }
             }
+            Happening::VmProtected { machine, millis: time } => {
+                let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
+                self.by_hand("PUT", &vm, "config", now, &[("protection", "1")]);
+                self.ends.push((millis + time, End::Unprotect(vm.vmid)));
+            }
+            Happening::TextNumbers => self.model.change(Change::TextNumbers { on: true }),
             Happening::VmLocked { machine, millis: time } => {
                 let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
                 let change = |lock| Change::VmLocked { vmid: vm.vmid, lock };
@@ -242,15 +237,7 @@ impl State {
             Happening::Stranger { machine } => {
                 self.strangers.insert(name_of(machine));
             }
-            Happening::SeedGone { machine } => {
-                let Some(vm) = self.vm_of(&name_of(machine)) else { return };
-                if vm.config.get("ide0").is_some_and(|drive| drive.contains("user-data")) {
-                    // A guest without its data never comes up; somebody has to replace it.
-                    self.doomed.insert(name_of(machine));
-                }
-                let volume = format!("local:iso/user-data-{}.iso", vm.vmid);
-                self.model.change(Change::VolumeGone { node: vm.node, volume });
-            }
+            Happening::SeedGone { machine } => self.loses_seed(&name_of(machine)),
             Happening::ClaimDeleted { machine } => {
                 let name = name_of(machine);
                 self.kubernetes.delete("ipaddressclaims", &format!("{name}-net0-inet"));
@@ -266,6 +253,34 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// Migrated by hand.
+    fn moves(&mut self, name: &str, node: usize) {
+        let Some(vm) = self.untouched_vm(name) else { return };
+        let unseeded = self.kubernetes.get("proxmoxmachines", name).is_some_and(|object| {
+            let status = &object["status"];
+            status["ready"] == json!(true) && status["bootstrapISO"].is_null()
+        });
+        let seeded = !unseeded || self.has_seed(vm.vmid);
+        if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
+            return;
+        }
+        self.tampered.insert(name.to_owned());
+        self.model.change(Change::VmMoved { vmid: vm.vmid, node: node_name(node) });
+    }
+
+    fn loses_seed(&mut self, name: &str) {
+        let Some(vm) = self.vm_of(name) else { return };
+        let attached = vm.config.get("ide0").is_some_and(|drive| drive.contains("user-data"));
+        let tasks = self.model.tasks();
+        let writes = tasks.iter().any(|task| task.kind == "qmconfig" && task.exit.is_none());
+        if attached || writes {
+            // A guest without its data never comes up; somebody has to replace it.
+            self.doomed.insert(name.to_owned());
+        }
+        let volume = format!("local:iso/user-data-{}.iso", vm.vmid);
+        self.model.change(Change::VolumeGone { node: vm.node, volume });
     }
 
     fn by_hand(
@@ -309,6 +324,17 @@ impl State {
                 End::Change(change) => self.model.change(change),
                 End::Secret(secret) => {
                     self.kubernetes.put("secrets", secret);
+                }
+                End::Unprotect(vmid) => {
+                    let Some(vm) = self.model.vm_view(vmid) else { continue };
+                    let now = self.model.now();
+                    self.by_hand("PUT", &vm, "config", now, &[("protection", "0")]);
+                    let still = self.model.vm_view(vmid).is_some_and(|vm| {
+                        vm.config.get("protection").is_some_and(|value| value == "1")
+                    });
+                    if still {
+                        self.ends.push((millis + 5_000, End::Unprotect(vmid)));
+                    }
                 }
                 End::Unpause => {
                     self.kubernetes.edit("clusters", "one", |c| c["spec"]["paused"] = json!(false));

@@ -1,8 +1,11 @@
 //! What must never be, and what must be in the end.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::hands::{is_strange, name_of};
+use super::plan::{LEFT_OUT, LeftOut};
 use super::world::{State, World};
 
 impl World {
@@ -86,6 +89,20 @@ pub(super) fn said(object: &Value) -> String {
 }
 
 impl State {
+    /// No node is promised to more than it has, but by hand.
+    pub(super) fn check_memory(&mut self) {
+        let mut promised: BTreeMap<String, u64> = BTreeMap::new();
+        for vm in self.model.vms().into_iter().filter(|vm| !vm.template) {
+            let memory = vm.config.get("memory").and_then(|text| text.parse::<u64>().ok());
+            *promised.entry(vm.node).or_default() += memory.unwrap_or_default();
+        }
+        if let Some((node, memory)) = promised.iter().find(|(_, memory)| **memory > 10 << 10)
+            && self.tampered.is_empty()
+        {
+            self.fail(format!("{node} is promised to {memory} MiB, and has less"));
+        }
+    }
+
     fn unfinished(&self, name: &str, object: &Value) -> Option<String> {
         let status = &object["status"];
         if object["metadata"].get("deletionTimestamp").is_some() {
@@ -127,7 +144,8 @@ impl State {
         });
         let number =
             object["spec"]["virtualMachineID"].as_u64().and_then(|n| u32::try_from(n).ok());
-        if let Some(number) = number.filter(|_| making) {
+        let making = making || !self.under_way.is_empty();
+        if let Some(number) = number.filter(|_| making && LEFT_OUT.contains(&LeftOut::LateEffect)) {
             self.late.insert(number);
             return;
         }

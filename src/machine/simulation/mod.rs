@@ -12,8 +12,8 @@ mod hands;
 mod judge;
 mod kubernetes;
 mod line;
-mod manager;
 mod plan;
+mod process;
 mod tests;
 mod world;
 

@@ -1,9 +1,12 @@
 //! What is going to happen in one run: which machines are wanted and when, and what goes wrong.
 
+use pve_fake::Release;
+
 use super::dice::Dice;
 
 /// Faults whose remedy is under way elsewhere; the simulation leaves them out until then.
-pub(super) const LEFT_OUT: &[LeftOut] = &[LeftOut::MovedWithItsSeed, LeftOut::Suspended];
+pub(super) const LEFT_OUT: &[LeftOut] =
+    &[LeftOut::MovedWithItsSeed, LeftOut::Suspended, LeftOut::LateEffect];
 
 /// A fault that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub(super) enum LeftOut {
     MovedWithItsSeed,
     /// A VM is suspended by hand.
     Suspended,
+    /// What was asked for before the finalizer went takes effect after it.
+    LateEffect,
 }
 
 /// One run.
@@ -24,6 +29,11 @@ pub(super) struct Plan {
     pub(super) spread: bool,
     /// Addresses of the pool: few, so that one that is given back is given again at once.
     pub(super) addresses: u64,
+    /// Nodes have memory for two machines each.
+    pub(super) tight: bool,
+    pub(super) release: Release,
+    /// Seconds that a full clone takes.
+    pub(super) clone_seconds: u64,
 }
 
 /// A machine that somebody wants.
@@ -80,6 +90,8 @@ pub(super) enum Mishap {
     RefuseAfter(u16),
     /// The answer takes so many milliseconds.
     Delay(u64),
+    /// The call takes so many milliseconds to arrive.
+    Late(u64),
     /// The task that is started is reported failed.
     FailTask { with_effect: bool },
     /// Nobody knows the task that is started.
@@ -168,6 +180,12 @@ pub(super) enum Happening {
     VmSuspended {
         machine: usize,
     },
+    VmProtected {
+        machine: usize,
+        millis: u64,
+    },
+    /// Numbers in answers become texts.
+    TextNumbers,
 }
 
 const MINUTE: u64 = 60_000;
@@ -179,9 +197,18 @@ impl Plan {
         let mut dice = Dice::new(seed);
         let count = dice.between(1, 4);
         let machines: Vec<Wish> = (0..count).map(|_| wish(&mut dice)).collect();
-        let events = (0..dice.between(0, 7)).map(|_| event(&mut dice, machines.len())).collect();
-        let addresses = count + dice.roll(2);
-        Self { seed, machines, events, spread: dice.percent(70), addresses }
+        let most = if dice.percent(25) { 30 } else { 7 };
+        let events = (0..dice.between(0, most)).map(|_| event(&mut dice, machines.len())).collect();
+        Self {
+            seed,
+            machines,
+            events,
+            spread: dice.percent(70),
+            addresses: count + dice.roll(2),
+            tight: dice.percent(50),
+            release: *dice.pick(&[Release::V7, Release::V8, Release::V9, Release::V9]),
+            clone_seconds: dice.between(2, 30),
+        }
     }
 }
 
@@ -205,15 +232,16 @@ fn event(dice: &mut Dice, machines: usize) -> Event {
         let at = At::Call(dice.between(1, 70 * machines as u64));
         return Event { at, mishap: of_a_call(dice) };
     }
-    let at = match dice.percent(50) {
-        true => At::Call(dice.between(1, 70 * machines as u64)),
-        false => At::Millis(dice.between(100, 3 * MINUTE)),
+    let at = if dice.percent(50) {
+        At::Call(dice.between(1, 70 * machines as u64))
+    } else {
+        At::Millis(dice.between(100, 3 * MINUTE))
     };
     Event { at, mishap: Mishap::Happens(of_the_world(dice, machines)) }
 }
 
 fn of_a_call(dice: &mut Dice) -> Mishap {
-    match dice.roll(14) {
+    match dice.roll(15) {
         0 | 1 => Mishap::CrashBefore,
         2 | 3 => Mishap::CrashAfter,
         4 => Mishap::BreakBefore,
@@ -223,7 +251,8 @@ fn of_a_call(dice: &mut Dice) -> Mishap {
         9 => Mishap::Refuse(*dice.pick(&[409, 429, 500, 403, 401, 595, 596])),
         10 => Mishap::RefuseAfter(*dice.pick(&[500, 504, 596, 599])),
         11 => Mishap::Delay(dice.between(100, 50_000)),
-        12 => Mishap::FailTask { with_effect: dice.percent(50) },
+        12 => Mishap::Late(dice.between(100, 5_000)),
+        13 => Mishap::FailTask { with_effect: dice.percent(50) },
         _ => Mishap::LoseTask,
     }
 }
@@ -232,7 +261,7 @@ fn of_the_world(dice: &mut Dice, machines: usize) -> Happening {
     let machine = dice.index(machines);
     let node = dice.index(3);
     let millis = dice.between(500, 90_000);
-    match dice.roll(22) {
+    match dice.roll(24) {
         0 => Happening::Crash,
         1 => Happening::NodeOffline { node, millis },
         2 => Happening::NodeSilent { node, millis },
@@ -257,6 +286,8 @@ fn of_the_world(dice: &mut Dice, machines: usize) -> Happening {
         18 => Happening::Stale { millis: millis / 3 },
         19 => Happening::IpamAsleep { millis },
         20 => Happening::VmSuspended { machine },
+        21 => Happening::VmProtected { machine, millis },
+        22 => Happening::TextNumbers,
         _ => Happening::Paused { millis },
     }
 }

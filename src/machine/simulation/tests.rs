@@ -88,7 +88,16 @@ fn meets(events: &[Event]) -> Plan {
         description: None,
         ranged: false,
     };
-    Plan { seed: 0, machines: vec![wish], events: events.to_vec(), spread: false, addresses: 1 }
+    Plan {
+        seed: 0,
+        machines: vec![wish],
+        events: events.to_vec(),
+        spread: false,
+        addresses: 1,
+        tight: false,
+        release: pve_fake::Release::V9,
+        clone_seconds: 6,
+    }
 }
 
 #[test]

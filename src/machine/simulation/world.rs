@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use pve_fake::model::Response;
-use pve_fake::{GuestKind, Millis, Model, Release, Seed, Timings, VmSeed};
+use pve_fake::{GuestKind, Millis, Model, Seed, Timings, VmSeed};
 use tokio::time::Instant;
 
 use super::dice::Dice;
 use super::hands::neighbour;
 use super::kubernetes::Store;
-use super::manager::{Slot, live};
 use super::plan::{At, Event, Mishap, Plan};
+use super::process::{Slot, live};
 use crate::pve::Asked;
 
 /// Milliseconds from one look at the world to the next.
@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) doomed: BTreeSet<String>,
     /// VMIDs of machines that were let go while a task ran that makes something.
     pub(super) late: BTreeSet<u32>,
+    /// Calls on their way that make something.
+    pub(super) under_way: BTreeSet<u64>,
     /// Since when a clone is left without its task.
     pub(super) stuck: BTreeMap<u32, u64>,
     /// Machines that were made, and those that were deleted.
@@ -81,15 +83,21 @@ pub(super) struct State {
 impl World {
     pub(super) fn new(plan: Plan) -> Arc<Self> {
         let now = Instant::now();
-        let seed = Seed::three_nodes()
+        let mut seed = Seed::three_nodes()
             .with_token(ROOT.0, ROOT.1, false)
             .with_vm(template())
             .with_vm(neighbour());
+        if plan.tight {
+            for node in &mut seed.nodes {
+                node.memory = 10 << 30;
+            }
+        }
         let birth = Millis(u64::try_from(BIRTH).unwrap_or_default() * 1000);
-        let mut timings = Timings { clone_full: Duration::from_secs(6), ..Timings::default() };
+        let clone_full = Duration::from_secs(plan.clone_seconds);
+        let mut timings = Timings { clone_full, ..Timings::default() };
         timings.agent = Duration::from_secs(5);
         timings.cloud_init = Duration::from_secs(6);
-        let model = Model::new(&seed, Release::V9, timings, GuestKind::BuiltIn, birth);
+        let model = Model::new(&seed, plan.release, timings, GuestKind::BuiltIn, birth);
         let state = State {
             model,
             kubernetes: Store::default(),
@@ -103,6 +111,7 @@ impl World {
             tampered: BTreeSet::new(),
             doomed: BTreeSet::new(),
             late: BTreeSet::new(),
+            under_way: BTreeSet::new(),
             stuck: BTreeMap::new(),
             wished: BTreeSet::new(),
             unwanted: BTreeSet::new(),
@@ -203,6 +212,9 @@ impl World {
             && let Some((newid, name)) = clone_of(asked)
         {
             self.lock().made.insert(newid, name);
+        }
+        if self.plan.tight && self.plan.spread && asked.path.ends_with("/config") {
+            self.lock().check_memory();
         }
         self.check();
     }

@@ -177,12 +177,17 @@ impl Schedule {
     }
 }
 
-/// Works until it is aborted.
-pub(super) async fn live(world: Arc<World>) {
-    let shutdown = CancellationToken::new();
-    let _ended = shutdown.clone().drop_guard();
-    let client = Client::new(super::line::api_server(&world), NAMESPACE);
-    let (wakes, mut woken) = mpsc::unbounded_channel();
+/// What is made when a process starts.
+struct Process {
+    shared: Arc<Shared>,
+    copies: Copies,
+    changes: mpsc::UnboundedReceiver<Change>,
+    woken: mpsc::UnboundedReceiver<ObjectKey>,
+}
+
+fn start(world: &Arc<World>, shutdown: CancellationToken) -> Process {
+    let client = Client::new(super::line::api_server(world), NAMESPACE);
+    let (wakes, woken) = mpsc::unbounded_channel();
     let given = Given {
         url: "http://proxmox:8006".to_owned(),
         token: super::line::TOKEN.0.into(),
@@ -194,12 +199,12 @@ pub(super) async fn live(world: Arc<World>) {
         client: client.clone(),
         own: Own::new(given),
         wakes,
-        observer: Arc::new(Wire(Arc::clone(&world))),
+        observer: Arc::new(Wire(Arc::clone(world))),
         shutdown,
     }));
-    let (listed, mut changes) = world.lock().kubernetes.watch();
-    let (stores, mut copies) = Copies::new(&listed);
-    let clock = Arc::clone(&world);
+    let (listed, changes) = world.lock().kubernetes.watch();
+    let (stores, copies) = Copies::new(&listed);
+    let clock = Arc::clone(world);
     let shared = Arc::new(Shared {
         recorder: Recorder::new(client.clone(), Reporter::from("capmox")),
         client,
@@ -210,11 +215,17 @@ pub(super) async fn live(world: Arc<World>) {
         clock: Box::new(move || clock.wall_clock()),
         at_one_endpoint: 10,
     });
+    Process { shared, copies, changes, woken }
+}
+
+/// Works until it is aborted.
+pub(super) async fn live(world: Arc<World>) {
+    let shutdown = CancellationToken::new();
+    let _ended = shutdown.clone().drop_guard();
+    let Process { shared, mut copies, mut changes, mut woken } = start(&world, shutdown);
     let mut schedule = Schedule::default();
-    for ((kind, name), _) in &listed {
-        if kind == "proxmoxmachines" {
-            schedule.ask(name, Instant::now());
-        }
+    for machine in shared.stores.machines.state() {
+        schedule.ask(machine.meta().name.as_deref().unwrap_or_default(), Instant::now());
     }
     let mut passes: JoinSet<Done> = JoinSet::new();
     let mut held: Option<(Instant, Change)> = None;
