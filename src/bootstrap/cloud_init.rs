@@ -120,6 +120,19 @@ mod tests {
         assert_eq!(errors_of("status: done\nerrors: []\n"), None);
     }
 
+    /// As captured from Debian 12: the template had no locales. cloud-init said so while it was still
+    /// running, and `status --wait` did not wait.
+    #[test]
+    fn the_cause_is_found_where_cloud_init_22_4_puts_it() {
+        let long = "status: error\nboot_status_code: enabled-by-generator\nlast_update: Wed, 02 Dec \
+                    2026 06:02:36 +0000\ndetail:\n('locale', ProcessExecutionError(\"Unexpected error \
+                    while running command.\\nCommand: ['update-locale']\\nExit code: 255\"))\n";
+        let cause = errors_of(long).unwrap_or_default();
+        assert!(cause.starts_with("detail: ('locale', ProcessExecutionError("), "{cause}");
+        let waited = ended(1, "........................................\nstatus: error\n");
+        assert!(matches!(waited, Progress::Failed(_)), "{waited:?}");
+    }
+
     #[test]
     fn a_killed_command_says_nothing_about_cloud_init() {
         let killed = judge(&Answer { signal: Some(9), ..Answer::default() });

@@ -1,5 +1,6 @@
 //! The project's task runner: what the Makefile's targets do.
 
+mod boot;
 mod components;
 mod demo;
 mod flavours;
@@ -49,6 +50,8 @@ enum Task {
     },
     /// Everything that CI runs
     Test,
+    /// The seed on real Debian guests in QEMU, or on those whose name has the word
+    TestBoot { word: Option<String> },
 }
 
 fn main() -> ExitCode {
@@ -78,6 +81,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
+        Task::TestBoot { word } => boot::run(word.as_deref()),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }
