@@ -108,6 +108,7 @@ pub(super) fn status(
         (None, _) => None,
     };
     addresses(facts, &mut status);
+    network(facts, &mut status);
     if let Some(state) = provisioned(facts, conclusion) {
         let wanted: [Wanted; 1] = [(reasons::VM_PROVISIONED, state)];
         status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
@@ -193,14 +194,16 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
     if facts.is_seeded() {
         status.addresses = all;
     }
-    if let Some(vm) = facts.vm() {
-        status.network = vm
-            .config
-            .net_devices()
-            .into_iter()
-            .filter_map(|(name, device)| network_device(&name, &device, &status.ip_addresses))
-            .collect();
-    }
+}
+
+/// The VM's network devices, from the moment at which what they are given is known.
+fn network(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    let Some(vm) = facts.vm().filter(|_| !status.ip_addresses.is_empty()) else { return };
+    let devices = vm.config.net_devices();
+    status.network = devices
+        .iter()
+        .filter_map(|(name, device)| network_device(name, device, &status.ip_addresses))
+        .collect();
 }
 
 /// A network device as Proxmox configures it, with the addresses that its guest was given.

@@ -9,6 +9,7 @@ mod core;
 mod gate;
 mod kills;
 mod lane;
+mod options;
 mod peer;
 mod relay;
 mod releases;

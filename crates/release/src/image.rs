@@ -99,6 +99,8 @@ impl Image {
             Entry::folder("etc/ssl/", 0o755),
             Entry::folder("etc/ssl/certs/", 0o755),
             Entry::file("etc/ssl/certs/ca-certificates.crt", 0o644, self.authorities.as_bytes()),
+            // The program's place in capmox's image, which the Deployment there starts by its path.
+            Entry::link("manager", "usr/local/bin/capmox"),
             // Where the webhook's certificate is mounted.
             Entry::folder("tmp/", 0o1777),
             Entry::folder("usr/", 0o755),
@@ -259,6 +261,7 @@ mod tests {
                 found.insert(entry.path()?.into_owned(), header.mode()?);
             }
             assert_eq!(found.get(&PathBuf::from("usr/local/bin/capmox")), Some(&0o755));
+            assert_eq!(found.get(&PathBuf::from("manager")), Some(&0o777), "capmox's path");
             assert_eq!(found.get(&PathBuf::from("tmp/")), Some(&0o1777));
         }
         Ok(())
