@@ -50,8 +50,8 @@ enum Task {
     },
     /// Everything that CI runs
     Test,
-    /// The seed on real Debian guests in QEMU, or on those whose name has the word
-    TestBoot { word: Option<String> },
+    /// The seed on real Debian guests in QEMU
+    TestBoot(boot::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
-        Task::TestBoot { word } => boot::run(word.as_deref()),
+        Task::TestBoot(arguments) => boot::run(arguments),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How long the agent may take for one answer, on an emulated processor.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// How long a command in the guest may take.
-const COMMAND: Duration = Duration::from_secs(300);
+const COMMAND: Duration = Duration::from_mins(5);
 
 /// The agent of one guest.
 #[derive(Debug)]

@@ -71,7 +71,8 @@ impl Case {
         format!("{} {}", self.release.suite(), self.name)
     }
 
-    pub(crate) fn identity(&self) -> Metadata {
+    /// Who every guest is.
+    pub(crate) fn identity() -> Metadata {
         Metadata {
             instance_id: UUID.to_owned(),
             hostname: "lab-cp-0".to_owned(),
@@ -84,7 +85,7 @@ impl Case {
     /// The image that the provider would put into the VM's drive, by the provider's own functions.
     pub(crate) fn iso(&self) -> Result<Vec<u8>> {
         let payload = self.payload.as_bytes();
-        let files = SeedFiles::render(Format::CloudConfig, payload, &self.identity(), &self.plan)?;
+        let files = SeedFiles::render(Format::CloudConfig, payload, &Self::identity(), &self.plan)?;
         Ok(files.image()?)
     }
 }
@@ -151,28 +152,48 @@ fn dhcp_and_static(release: Release) -> Case {
     Case::new("static and DHCP", release, devices)
 }
 
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
+fn text(text: &str) -> String {
+    text.to_owned()
 }
 
 /// Three devices: the first plain, the second with routes and rules, the third in a VRF.
 fn vrf(release: Release) -> Case {
     let mut second = dual(1);
     second.routes = vec![
-        Route { to: text("172.16.0.0/12"), via: text("10.11.0.9"), metric: Some(7), table: None },
-        Route { to: text("default"), via: text("10.11.0.9"), metric: None, table: Some(200) },
-        Route { to: text("192.0.2.7"), via: text("10.11.0.9"), metric: None, table: Some(200) },
         Route {
-            to: text("2001:db8:aaaa::/48"),
-            via: text("2001:db8:11::9"),
+            to: Some(text("172.16.0.0/12")),
+            via: Some(text("10.11.0.9")),
+            metric: Some(7),
+            table: None,
+        },
+        Route {
+            to: Some(text("default")),
+            via: Some(text("10.11.0.9")),
+            metric: None,
+            table: Some(200),
+        },
+        Route {
+            to: Some(text("192.0.2.7")),
+            via: Some(text("10.11.0.9")),
+            metric: None,
+            table: Some(200),
+        },
+        Route {
+            to: Some(text("2001:db8:aaaa::/48")),
+            via: Some(text("2001:db8:11::9")),
             metric: Some(9),
             table: None,
         },
     ];
     second.routing_policy = vec![
-        Rule { from: text("10.11.0.0/24"), table: Some(200), priority: Some(99), to: None },
-        Rule { to: text("192.0.2.7"), table: Some(200), priority: None, from: None },
-        Rule { from: text("2001:db8:11::/64"), table: Some(200), priority: Some(98), to: None },
+        Rule { from: Some(text("10.11.0.0/24")), table: Some(200), priority: Some(99), to: None },
+        Rule { to: Some(text("192.0.2.7")), table: Some(200), priority: None, from: None },
+        Rule {
+            from: Some(text("2001:db8:11::/64")),
+            table: Some(200),
+            priority: Some(98),
+            to: None,
+        },
     ];
     let devices =
         vec![(dual(0), Wire::User(10)), (second, Wire::Isolated), (v4(2, None), Wire::Isolated)];
@@ -180,8 +201,12 @@ fn vrf(release: Release) -> Case {
         name: "vrf-ext".to_owned(),
         table: 500,
         interfaces: vec!["net2".to_owned()],
-        routes: vec![Route { to: text("default"), via: text("10.12.0.1"), ..Route::default() }],
-        routing_policy: vec![Rule { from: text("10.12.0.0/24"), ..Rule::default() }],
+        routes: vec![Route {
+            to: Some(text("default")),
+            via: Some(text("10.12.0.1")),
+            ..Route::default()
+        }],
+        routing_policy: vec![Rule { from: Some(text("10.12.0.0/24")), ..Rule::default() }],
     };
     let mut case = Case::new("routes, rules and a VRF", release, devices);
     case.plan.vrfs = vec![vrf];

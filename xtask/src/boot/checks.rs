@@ -1,5 +1,6 @@
 //! Compares what the guest shows with what its plan asks for. Pure.
 
+use std::fmt::{Display, Write as _};
 use std::net::IpAddr;
 
 use capmox::bootstrap::network::{Ethernet, NetworkPlan, Route, Rule, Static};
@@ -16,8 +17,9 @@ pub(crate) struct Check {
 }
 
 /// A check that holds when `is_so`, and else shows `found`.
-pub(crate) fn check(what: impl Into<String>, is_so: bool, found: impl ToString) -> Check {
-    Check { what: what.into(), instead: (!is_so).then(|| found.to_string()) }
+pub(crate) fn check(what: impl Into<String>, is_so: bool, found: impl Display) -> Check {
+    let found = found.to_string();
+    Check { what: what.into(), instead: (!is_so).then_some(found) }
 }
 
 /// What the guest's programs tell of its network, as `ip -json` prints it.
@@ -159,10 +161,11 @@ fn route(owner: &str, link: &str, wanted: &Route, seen: &[Value]) -> Check {
     };
     let mut what = format!("{owner}: route to {to} by {via} in table {table}");
     if let Some(metric) = wanted.metric {
-        what.push_str(&format!(", metric {metric}"));
+        // Writing to a String cannot fail.
+        let _ = write!(what, ", metric {metric}");
     }
     let same = seen.iter().filter(|route| route["gateway"] == via.as_str());
-    check(what, seen.iter().any(|route| is_it(&route)), Value::from_iter(same.cloned()))
+    check(what, seen.iter().any(|route| is_it(&route)), same.cloned().collect::<Value>())
 }
 
 fn rule(owner: &str, wanted: &Rule, table: Option<u32>, seen: &[Value]) -> Check {
@@ -184,12 +187,12 @@ fn rule(owner: &str, wanted: &Rule, table: Option<u32>, seen: &[Value]) -> Check
     };
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
     let mut what = format!("{owner}: rule from {} to {}", text(&wanted.from), text(&wanted.to));
-    what.push_str(&format!(" in table {}", table_name(table)));
-    check(what, seen.iter().any(is_it), Value::from_iter(seen.iter().cloned()))
+    let _ = write!(what, " in table {}", table_name(table));
+    check(what, seen.iter().any(is_it), seen.iter().cloned().collect::<Value>())
 }
 
 fn dns(ethernet: &Ethernet, link: &str, seen: &str) -> Check {
-    let line = seen.lines().find(|line| line.contains(&format!("({link}):"))).unwrap_or_default();
+    let told = seen.lines().find(|line| line.contains(&format!("({link}):"))).unwrap_or_default();
     let found: Vec<&str> = line
         .split_once("):")
         .map(|(_, rest)| rest.split_whitespace().collect())

@@ -162,7 +162,7 @@ fn network(agent: &mut Agent, answers: &mut serde_json::Map<String, Value>) -> R
 fn identity(case: &Case, agent: &mut Agent) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let hostname = agent.output(&["hostname"])?;
-    checks.push(check("hostname", hostname.trim() == case.identity().hostname, &hostname));
+    checks.push(check("hostname", hostname.trim() == Case::identity().hostname, &hostname));
     for (what, path) in [
         ("instance-id", "/var/lib/cloud/data/instance-id"),
         ("instance-id is the SMBIOS UUID", "/sys/class/dmi/id/product_uuid"),
@@ -182,7 +182,7 @@ fn identity(case: &Case, agent: &mut Agent) -> Result<Vec<Check>> {
 
 /// What user-data was to do.
 fn user_data(case: &Case, agent: &mut Agent) -> Result<Vec<Check>> {
-    let identity = case.identity();
+    let identity = Case::identity();
     let file = agent.output(&["cat", "/root/kubeadm.yaml"])?;
     let mode = agent.output(&["stat", "--format=%a %U", "/root/kubeadm.yaml"])?;
     let told = agent.output(&["cat", "/root/told"])?;

@@ -47,7 +47,11 @@ impl Outcome {
 }
 
 /// The document. Writing to a String cannot fail.
-pub(crate) fn document(roots: &[(Release, Root)], outcomes: &[Outcome]) -> String {
+pub(crate) fn document(
+    roots: &[(Release, Root)],
+    outcomes: &[Outcome],
+    missing: &[String],
+) -> String {
     let mut text = include_str!("preface.md").to_owned();
     let (passed, failed) = sum(outcomes);
     let _ = writeln!(text, "\n## Last result\n");
@@ -71,6 +75,9 @@ pub(crate) fn document(roots: &[(Release, Root)], outcomes: &[Outcome]) -> Strin
         let Outcome { suite, name, date, by, took, .. } = outcome;
         let _ =
             writeln!(text, "| {suite} | {name} | {passed} | {failed} | {took} | {date} | {by} |");
+    }
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nNot booted by this version: {}.", missing.join("; "));
     }
     for outcome in outcomes {
         let _ = writeln!(text, "\n### {}: {}\n", outcome.suite, outcome.name);

@@ -1,6 +1,7 @@
 //! Debian roots as disk images, made by mmdebstrap from the ordinary mirror and kept in
 //! `.cache/boot`.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -131,7 +132,8 @@ fn versions(tree: &Path) -> Result<String> {
         let Some(version) = version_in(&status, package) else {
             bail!("{package} is not in the root");
         };
-        text.push_str(&format!("{package}\t{version}\n"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{package}\t{version}");
     }
     Ok(text)
 }
