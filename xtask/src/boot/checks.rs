@@ -193,7 +193,7 @@ fn rule(owner: &str, wanted: &Rule, table: Option<u32>, seen: &[Value]) -> Check
 
 fn dns(ethernet: &Ethernet, link: &str, seen: &str) -> Check {
     let told = seen.lines().find(|line| line.contains(&format!("({link}):"))).unwrap_or_default();
-    let found: Vec<&str> = line
+    let found: Vec<&str> = told
         .split_once("):")
         .map(|(_, rest)| rest.split_whitespace().collect())
         .unwrap_or_default();

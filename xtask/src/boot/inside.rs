@@ -45,7 +45,7 @@ pub(crate) fn checks(case: &Case, guest: &mut Guest, log: &Path) -> Result<Vec<C
     checks.extend(checks::network(&case.plan, &seen));
     checks.extend(identity(case, &mut agent)?);
     if case.end == End::Done {
-        checks.extend(user_data(case, &mut agent)?);
+        checks.extend(user_data(&mut agent)?);
     }
     Ok(checks)
 }
@@ -181,7 +181,7 @@ fn identity(case: &Case, agent: &mut Agent) -> Result<Vec<Check>> {
 }
 
 /// What user-data was to do.
-fn user_data(case: &Case, agent: &mut Agent) -> Result<Vec<Check>> {
+fn user_data(agent: &mut Agent) -> Result<Vec<Check>> {
     let identity = Case::identity();
     let file = agent.output(&["cat", "/root/kubeadm.yaml"])?;
     let mode = agent.output(&["stat", "--format=%a %U", "/root/kubeadm.yaml"])?;
