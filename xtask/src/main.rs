@@ -1,6 +1,7 @@
 //! The project's task runner: what the Makefile's targets do.
 
 mod book;
+mod boot;
 mod components;
 mod demo;
 mod flavours;
@@ -64,6 +65,8 @@ enum Task {
     },
     /// Everything that CI runs
     Test,
+    /// The seed on real Debian guests in QEMU
+    TestBoot(boot::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +99,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
         Task::Soak { minutes, seed } => steps::run(&root, "soak", &[suite::soak(*minutes, *seed)]),
+        Task::TestBoot(arguments) => boot::run(arguments),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

@@ -205,3 +205,38 @@ fn answers_with_strange_or_missing_fields_are_read_all_the_same() {
     let status: NodeStatus = serde_json::from_value(json!({"memory": {"total": "8"}})).unwrap();
     assert_eq!(status.memory.total, Some(8));
 }
+
+/// Answers of a real qemu-guest-agent 7.2 and 10.0, as Proxmox hands them on; captured by
+/// `cargo xtask test-boot`.
+#[test]
+fn answers_of_a_real_guest_agent_are_read() {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let told = read(include_str!("fixtures/network-get-interfaces.json"));
+    let list: Vec<AgentInterface> = crate::pve::wire::value_list(told["result"].clone()).unwrap();
+    let names: Vec<&str> = list.iter().filter_map(|one| one.name.as_deref()).collect();
+    assert_eq!(names, ["lo", "ens18", "ens19", "ens20", "vrf-ext"]);
+    assert_eq!(list[1].hardware_address.as_deref(), Some("bc:24:11:00:0a:00"));
+    let addresses = list[1].ip_addresses.iter();
+    let addresses: Vec<_> =
+        addresses.map(|one| (one.ip_address.as_deref().unwrap(), one.prefix)).collect();
+    assert_eq!(addresses[0], ("10.0.0.5", Some(24)));
+    assert_eq!(addresses[2], ("2001:db8::5", Some(64)));
+    // A VRF has no list of addresses at all.
+    assert!(told["result"][4].get("ip-addresses").is_none() && list[4].ip_addresses.is_empty());
+
+    let told = read(include_str!("fixtures/get-osinfo.json"));
+    let system: AgentOsInfo = serde_json::from_value(told["result"].clone()).unwrap();
+    assert_eq!((system.id.as_deref(), system.version_id.as_deref()), (Some("debian"), Some("13")));
+    assert_eq!(system.pretty_name.as_deref(), Some("Debian GNU/Linux 13 (trixie)"));
+
+    let told = read(include_str!("fixtures/exec-status.json"));
+    for (key, code, words) in [
+        ("cloud-init 22.4, running", 0, "status: running\n"),
+        ("cloud-init 22.4, done", 0, "status: done\n"),
+        ("cloud-init 25.1, error", 1, "status: error\n"),
+    ] {
+        let status: AgentExecStatus = serde_json::from_value(told[key].clone()).unwrap();
+        assert!(status.exited && status.signal.is_none() && status.err_data.is_none(), "{key}");
+        assert_eq!((status.exit_code, status.out_data.as_deref()), (Some(code), Some(words)));
+    }
+}
