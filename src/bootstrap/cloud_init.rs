@@ -138,4 +138,19 @@ mod tests {
         let killed = judge(&Answer { signal: Some(9), ..Answer::default() });
         assert!(matches!(killed, Progress::Unknown(_)));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_guest_says_is_judged_in_few_words(
+            exit_code in proptest::option::of(proptest::num::i64::ANY), out in ".{0,80}",
+            word in "(status: (done|running|error|disabled))?",
+        ) {
+            let said = format!("{word}\n{}", out.repeat(20));
+            let _ = errors_of(&said);
+            let answer = Answer { exit_code, output: &said, ..Answer::default() };
+            if let Progress::Failed(text) | Progress::Unknown(text) = judge(&answer) {
+                proptest::prop_assert!(text.chars().count() < EXCERPT + 300 && !text.contains('\n'));
+            }
+        }
+    }
 }
