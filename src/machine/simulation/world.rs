@@ -155,8 +155,8 @@ impl World {
         let now = self.millis();
         let mut state = self.lock();
         let lag = Duration::from_millis(state.dice.between(1, 40));
-        let stale = state.stale_until.saturating_sub(now);
-        let at = (Instant::now() + lag).max(Instant::now() + Duration::from_millis(stale));
+        let delay = state.stale_until.saturating_sub(now);
+        let at = (Instant::now() + lag).max(Instant::now() + Duration::from_millis(delay));
         state.last_arrival = state.last_arrival.max(at);
         state.last_arrival
     }
