@@ -275,6 +275,7 @@ impl World {
 }
 
 impl State {
+    #[expect(clippy::needless_pass_by_value, reason = "made for this at every call")]
     pub(super) fn note(&mut self, millis: u64, text: String) {
         if self.trace.len() < 20_000 {
             self.trace
