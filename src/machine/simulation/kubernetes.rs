@@ -130,9 +130,8 @@ impl Store {
     /// Answers a request.
     pub(super) fn answer(&mut self, method: &str, path: &str, body: &Value) -> Answer {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let rest = match parts.as_slice() {
-            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-            _ => return failure(404, "NotFound", "no such path"),
+        let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
+            return failure(404, "NotFound", "no such path");
         };
         let rest = if let ["namespaces", _, rest @ ..] = rest { rest } else { rest };
         match (method, rest) {

@@ -206,15 +206,13 @@ async fn handle(
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (method, path) = (parts.method.to_string(), parts.uri.path().to_owned());
     let carried = tokio::spawn(async move { kubernetes(&world, &method, &path, &body).await });
-    match carried.await {
-        Ok(Outcome::Answer { status, body, .. }) => answer(status, body.to_string().into()),
-        _ => {
-            let broken = futures::stream::once(async {
-                Err::<bytes::Bytes, _>(std::io::Error::other("the connection broke"))
-            });
-            answer(200, Body::from_stream(broken))
-        }
+    if let Ok(Outcome::Answer { status, body, .. }) = carried.await {
+        return answer(status, body.to_string().into());
     }
+    let broken = futures::stream::once(async {
+        Err::<bytes::Bytes, _>(std::io::Error::other("the connection broke"))
+    });
+    answer(200, Body::from_stream(broken))
 }
 
 fn answer(status: u16, body: Body) -> HttpResponse<Body> {

@@ -38,6 +38,7 @@ pub(super) struct Plan {
 
 /// A machine that somebody wants.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub(super) struct Wish {
     /// Milliseconds from the start.
     pub(super) created: u64,
@@ -267,8 +268,8 @@ fn of_the_world(dice: &mut Dice, machines: usize) -> Happening {
         2 => Happening::NodeSilent { node, millis },
         3 => Happening::QuorumLost { millis },
         4 => Happening::TokenRevoked { millis },
-        5 => Happening::StorageFull { storage: *dice.pick(&STORAGES), millis },
-        6 => Happening::StorageOff { storage: *dice.pick(&STORAGES), millis },
+        5 => Happening::StorageFull { storage: dice.pick::<&str>(&STORAGES), millis },
+        6 => Happening::StorageOff { storage: dice.pick::<&str>(&STORAGES), millis },
         7 => Happening::TemplateGone { millis },
         8 => Happening::VmGone { machine },
         9 => Happening::VmMoved { machine, node },

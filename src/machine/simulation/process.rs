@@ -239,7 +239,7 @@ pub(super) async fn live(world: Arc<World>) {
             };
             passes.spawn(pass(Arc::clone(&shared), name, machine));
         }
-        let next = schedule.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        let next = schedule.next().unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
         let arrives = held.as_ref().map(|(at, _)| *at);
         tokio::select! {
             biased;
@@ -297,6 +297,10 @@ impl Slot {
 
     /// Whether the process ended by itself, which it never should.
     pub(super) fn is_over(&self) -> bool {
-        self.0.lock().expect("nobody panics with it").as_ref().is_some_and(|h| h.is_finished())
+        self.0
+            .lock()
+            .expect("nobody panics with it")
+            .as_ref()
+            .is_some_and(tokio::task::JoinHandle::is_finished)
     }
 }

@@ -155,8 +155,8 @@ impl World {
         let now = self.millis();
         let mut state = self.lock();
         let lag = Duration::from_millis(state.dice.between(1, 40));
-        let stale = state.stale_until.saturating_sub(now);
-        let at = (Instant::now() + lag).max(Instant::now() + Duration::from_millis(stale));
+        let delay = state.stale_until.saturating_sub(now);
+        let at = (Instant::now() + lag).max(Instant::now() + Duration::from_millis(delay));
         state.last_arrival = state.last_arrival.max(at);
         state.last_arrival
     }
@@ -275,6 +275,7 @@ impl World {
 }
 
 impl State {
+    #[expect(clippy::needless_pass_by_value, reason = "made for this at every call")]
     pub(super) fn note(&mut self, millis: u64, text: String) {
         if self.trace.len() < 20_000 {
             self.trace
