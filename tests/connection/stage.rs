@@ -237,6 +237,8 @@ where
     let condition = |found: Option<&K>| found.is_some_and(&wanted);
     match timeout(PATIENCE, await_condition(api.clone(), name, condition)).await {
         Ok(found) => found.unwrap().unwrap(),
-        Err(_) => panic!("{name} stays as it is: {:#?}", api.get_opt(name).await.unwrap()),
+        Err(late) => {
+            panic!("{name} stays as it is, {late}: {:#?}", api.get_opt(name).await.unwrap())
+        }
     }
 }
