@@ -193,6 +193,10 @@ impl Stage {
     /// A Cluster and a ProxmoxCluster that names the connection.
     pub(crate) async fn cluster(&self, connection: &str) {
         let owner = self.create(crate::objects::cluster(&self.namespace)).await;
+        let status = Patch::Merge(json!({"status": {"infrastructureReady": true}}));
+        let api = self.api::<capmox::api::capi::Cluster>();
+        let parameters = PatchParams::default();
+        api.patch_status(crate::objects::CLUSTER, &parameters, &status).await.unwrap();
         let change = json!({"credentialsRef": null, "connectionRef": {"name": connection}});
         self.create(crate::objects::infra_cluster(&owner, &change)).await;
     }
@@ -233,6 +237,8 @@ where
     let condition = |found: Option<&K>| found.is_some_and(&wanted);
     match timeout(PATIENCE, await_condition(api.clone(), name, condition)).await {
         Ok(found) => found.unwrap().unwrap(),
-        Err(_) => panic!("{name} stays as it is: {:#?}", api.get_opt(name).await.unwrap()),
+        Err(late) => {
+            panic!("{name} stays as it is, {late}: {:#?}", api.get_opt(name).await.unwrap())
+        }
     }
 }

@@ -55,7 +55,7 @@ async fn missing_privileges_are_listed_by_path() {
     stage.fake.change(rights(&["VM.Audit"]));
     stage.secret(&stage.fake.token().secret).await;
     let name = stage.connection("", json!({})).await;
-    let lacking = stage.says(&name, "PrivilegesMissing", &["VM.Clone on /"]).await;
+    let lacking = stage.says(&name, "PrivilegesMissing", &["VM.Allocate on /vms"]).await;
     let missing = lacking.status.unwrap().missing_privileges;
     assert!(missing.iter().any(|one| one.privilege == "Datastore.AllocateSpace"), "{missing:?}");
     assert!(missing.iter().all(|one| one.path.starts_with('/') && !one.needed_for.is_empty()));
@@ -111,7 +111,7 @@ async fn a_password_outlives_its_ticket() {
     let before = tickets();
     stage.fake.advance(Duration::from_hours(3));
     endpoint.ask_version().await.unwrap();
-    assert_eq!(tickets(), before + 1);
+    assert!(tickets() > before, "the ticket was renewed");
     stage.says(&name, "Ready", &[]).await;
 }
 

@@ -66,7 +66,6 @@ fn good() -> Vec<Case> {
 }
 
 fn bad() -> Vec<Case> {
-    let print = "ab".repeat(32);
     vec![
         refused("no endpoint", &token(), &json!({"endpoint": null}), &["endpoint"]),
         refused("nobody", &json!({"endpoint": "pve"}), &json!({}), &["username and tokenID"]),
@@ -112,6 +111,13 @@ fn bad() -> Vec<Case> {
             &json!({"passwordFrom": key()}),
             &["exactly one of username and tokenID"],
         ),
+    ]
+}
+
+/// What contradicts itself beside the credentials.
+fn bad_trust() -> Vec<Case> {
+    let print = "ab".repeat(32);
+    vec![
         refused(
             "two bundles",
             &token(),
@@ -152,7 +158,7 @@ async fn one_way_to_authenticate_with_one_source_is_accepted_and_all_else_refuse
     let api: Api<ProxmoxConnection> = Api::all(stage.client.clone());
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let mut wrong = Vec::new();
-    for case in good().into_iter().chain(bad()) {
+    for case in good().into_iter().chain(bad()).chain(bad_trust()) {
         let object = json!({"metadata": {"name": "tried"}, "spec": case.spec,
             "apiVersion": "proxmox.alperen.cloud/v1alpha1", "kind": "ProxmoxConnection"});
         let body = serde_json::to_vec(&object).unwrap();
