@@ -56,16 +56,16 @@ fn own(url: &str, token: &str) -> Credentials {
 /// As if the source had been read.
 fn settle(
     connections: &Connections,
-    source: Source,
+    source: &Source,
     credentials: Credentials,
     version: Option<&str>,
 ) -> Arc<Endpoint> {
-    let versions = match &source {
+    let versions = match source {
         Source::Secret(key) => vec![(Object::Secret(key.clone()), version.map(ToOwned::to_owned))],
         _ => Vec::new(),
     };
     let found = Found { versions, allowed: Allowed::All, credentials: Ok(credentials) };
-    connections.settle(&source, found).1.unwrap()
+    connections.settle(source, found).1.unwrap()
 }
 
 #[test]
@@ -172,7 +172,9 @@ async fn an_api_server_that_does_not_answer_takes_no_credentials_away() {
 #[tokio::test]
 async fn one_address_has_one_ledger_whatever_the_credentials() {
     let connections = connections(Own::none());
-    let open = |source, token: &str, url: &str| settle(&connections, source, own(url, token), None);
+    let open = |source: Source, token: &str, url: &str| {
+        settle(&connections, &source, own(url, token), None)
+    };
     let source =
         |name: &str| Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
     let one = open(source("a"), "a@pve!b", "https://pve:8006/");
@@ -189,7 +191,7 @@ async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
     let connections = connections(Own::none());
     let open = |name: &str, token: &str, version: &str| {
         let source = Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
-        settle(&connections, source, own("https://pve", token), Some(version))
+        settle(&connections, &source, own("https://pve", token), Some(version))
     };
     let before = open("a", "a@pve!old", "1");
     let shared = open("b", "a@pve!old", "7");

@@ -23,8 +23,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
     let parts: &[&[&'static str]] = match module {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
-        "hypervisor" => &[VOCABULARY, &["pve"]],
-        "preflight" => &[VOCABULARY, &["pve"]],
+        "hypervisor" | "preflight" => &[VOCABULARY, &["pve"]],
         "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
         "cluster" | "machine" | "connection" | "embedded_ipam" => &[
             VOCABULARY,
