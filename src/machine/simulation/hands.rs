@@ -1,7 +1,7 @@
 //! What people and other controllers do: Cluster API, the IPAM provider, operators with good and
 //! bad intentions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::SignedDuration;
@@ -421,22 +421,31 @@ impl State {
         }
     }
 
-    /// Does what conditions ask for: a clone that was cut short is removed.
+    /// Does what conditions ask for: a clone that was cut short is removed, and a VM whose removal
+    /// was cut short is unlocked.
     pub(super) fn operator(&mut self, millis: u64) {
-        let cloning = self.model.tasks().iter().any(|t| t.kind == "qmclone" && t.exit.is_none());
-        let stuck: Vec<u32> = self
-            .model
-            .vms()
-            .into_iter()
-            .filter(|vm| !cloning && vm.lock.as_deref() == Some("clone"))
-            .map(|vm| vm.vmid)
-            .collect();
-        self.stuck.retain(|vmid, _| stuck.contains(vmid));
-        for vmid in stuck {
+        let runs = |kind: &str| {
+            self.model.tasks().iter().any(|task| task.kind == kind && task.exit.is_none())
+        };
+        let (cloning, destroying) = (runs("qmclone"), runs("qmdestroy"));
+        let mut stuck = BTreeMap::new();
+        for vm in self.model.vms() {
+            match vm.lock.as_deref() {
+                Some("clone") if !cloning => {
+                    stuck.insert(vm.vmid, Change::VmGone { vmid: vm.vmid })
+                }
+                Some("destroyed") if !destroying => {
+                    stuck.insert(vm.vmid, Change::VmLocked { vmid: vm.vmid, lock: None })
+                }
+                _ => None,
+            };
+        }
+        self.stuck.retain(|vmid, _| stuck.contains_key(vmid));
+        for (vmid, change) in stuck {
             let since = *self.stuck.entry(vmid).or_insert(millis);
             if millis - since > 60_000 {
-                self.note(millis, format!("the operator removes VM {vmid}, cut short"));
-                self.model.change(Change::VmGone { vmid });
+                self.note(millis, format!("the operator: {change:?}"));
+                self.model.change(change);
             }
         }
     }
