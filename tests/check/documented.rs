@@ -11,10 +11,13 @@ const USER: &str = "capmox@pve";
 /// Roles by name, from the commands for a release.
 fn roles(release: Release) -> BTreeMap<String, Vec<String>> {
     let text = include_str!("../../docs/permissions.md").replace("\\\n", "");
-    let heading = if release == Release::V9 { "## Proxmox VE 9" } else { "## Proxmox VE 7 and 8" };
-    let own = text.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
-    let all = text.split("## All releases").nth(1).unwrap();
-    let lines = own.lines().chain(all.lines());
+    let number = match release {
+        Release::V7 => 7,
+        Release::V8 => 8,
+        Release::V9 => 9,
+    };
+    let own = text.split(&format!("## Proxmox VE {number}\n")).nth(1).unwrap();
+    let lines = own.split("\n## ").next().unwrap().lines();
     lines
         .filter_map(|line| {
             let (name, privileges) =
@@ -37,7 +40,9 @@ fn seed(release: Release) -> Seed {
         ("/nodes", "CapmoxNodes"),
         ("/sdn/zones", "CapmoxBridges"),
     ] {
-        let privileges: Vec<&str> = roles[role].iter().map(String::as_str).collect();
+        // Release 7 knows no privilege for bridges.
+        let Some(privileges) = roles.get(role) else { continue };
+        let privileges: Vec<&str> = privileges.iter().map(String::as_str).collect();
         seed = seed.with_acl(path, USER, &privileges);
     }
     seed
