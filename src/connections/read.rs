@@ -74,7 +74,8 @@ impl Reader<'_> {
             },
             // Never there: nothing was taken away.
             Err(fault) if fault.class == Class::Blocked && self.own.is_nothing() => Err(none()),
-            Err(fault) if fault.class == Class::Denied => {
+            // What the manager was started with is not taken back by a Secret that is not there.
+            Err(fault) if fault.class == Class::Denied || fault.class == Class::Blocked => {
                 warn!(
                     %fault,
                     "the manager's credentials are those that it was started with; a rotation \
@@ -177,7 +178,7 @@ fn no_managers_secret(key: &ObjectKey) -> Fault {
     Fault::new(
         Class::Blocked,
         format!(
-            "Secret {key} with the manager's own credentials does not exist any more: create it \
+            "Secret {key} with the manager's own credentials does not exist: create it \
              with the keys url, token and secret, or set spec.connectionRef or spec.credentialsRef"
         ),
     )
