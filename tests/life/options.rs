@@ -1,9 +1,10 @@
 //! What a spec says of the clone and of the checks reaches Proxmox, each to the letter.
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
+use capmox::api::ProxmoxMachine;
 use kube::ResourceExt as _;
 use pve_fake::{Config, Seed, StorageSeed, VmSeed};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::core::until;
 use crate::lane::{Lane, quick, spec};
@@ -18,21 +19,31 @@ fn config() -> Config {
     quick().with_seed(seed)
 }
 
+/// A machine `w-1` with these options beside the usual ones.
+async fn machine(options: Value) -> Result<Lane> {
+    let lane = Lane::open("options", config()).await?;
+    let mut spec = spec();
+    for (key, value) in options.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    lane.site.make_machine("w-1", spec).await?;
+    Ok(lane)
+}
+
 #[test]
 fn options_of_the_clone_reach_proxmox() {
     play(async {
-        let lane = Lane::open("options", config()).await?;
-        let mut spec = spec();
-        spec["sourceNode"] = json!("pve2");
-        spec["templateID"] = json!(9002);
-        spec["target"] = json!("pve3");
-        spec["full"] = json!(true);
-        spec["storage"] = json!("nas");
-        spec["format"] = json!("qcow2");
-        spec["pool"] = json!("kubernetes");
-        spec["description"] = json!("one of many");
-        spec["vmIDRange"] = json!({"start": 4100, "end": 4101});
-        lane.site.make_machine("w-1", spec).await?;
+        let lane = machine(json!({
+            "sourceNode": "pve2",
+            "templateID": 9002,
+            "target": "pve3",
+            "full": true,
+            "storage": "nas",
+            "format": "qcow2",
+            "pool": "kubernetes",
+            "vmIDRange": {"start": 4100, "end": 4101},
+        }))
+        .await?;
         lane.site.ready("w-1").await?;
         {
             let journal = lane.fake.journal();
@@ -61,16 +72,12 @@ fn options_of_the_clone_reach_proxmox() {
 #[test]
 fn a_snapshot_that_the_template_lacks_is_named() {
     play(async {
-        let lane = Lane::open("options", config()).await?;
-        let mut spec = spec();
-        spec["snapName"] = json!("golden");
-        lane.site.make_machine("w-1", spec).await?;
-        let told = |found: Option<&capmox::api::ProxmoxMachine>| {
-            found.is_some_and(|machine| {
-                let conditions = machine.status.iter().flat_map(|status| &status.conditions);
-                conditions
-                    .filter_map(|condition| condition.message.as_deref())
-                    .any(|message| message.contains("golden"))
+        let lane = machine(json!({"snapName": "golden"})).await?;
+        let told = |found: Option<&ProxmoxMachine>| {
+            let conditions = found.and_then(|one| one.status.as_ref()).map(|one| &one.conditions);
+            conditions.into_iter().flatten().any(|condition| {
+                let says = |word| condition.message.iter().any(|text| text.contains(word));
+                says("golden") && says("spec.snapName")
             })
         };
         let machines = lane.site.machines();
@@ -91,10 +98,7 @@ fn a_snapshot_that_the_template_lacks_is_named() {
 #[test]
 fn without_the_check_of_cloud_init_only_the_agent_is_asked() {
     play(async {
-        let lane = Lane::open("options", quick()).await?;
-        let mut spec = spec();
-        spec["checks"] = json!({"skipCloudInitStatus": true});
-        lane.site.make_machine("w-1", spec).await?;
+        let lane = machine(json!({"checks": {"skipCloudInitStatus": true}})).await?;
         let machine = lane.site.ready("w-1").await?;
         {
             let journal = lane.fake.journal();
@@ -103,12 +107,15 @@ fn without_the_check_of_cloud_init_only_the_agent_is_asked() {
             ensure!(pings > 0, "{} is ready and its agent was not asked", machine.name_any());
             ensure!(commands == 0, "{commands} commands were run in the guest");
         }
-        let network = machine.status.map(|status| status.network).unwrap_or_default();
+        let status = machine.status.context("no status")?;
+        let network = status.network;
         let vm = lane.vm("w-1")?;
         let device = vm.config.get("net0").cloned().unwrap_or_default();
         let first = network.first().with_context(|| format!("no network in status: {device}"))?;
         ensure!(first.connected == Some(true), "{first:?}");
         ensure!(first.network_name.as_deref() == Some("vmbr1"), "{first:?}");
+        let given = status.ip_addresses.get("net0").and_then(|device| device.ipv4.clone());
+        ensure!(given.is_some() && first.ip_addrs == given.into_iter().collect::<Vec<_>>());
         ensure!(device.contains(&first.mac_addr.to_uppercase()), "{first:?} is not {device}");
         lane.site.delete_machine("w-1").await?;
         lane.check_gone("w-1").await
