@@ -1,6 +1,8 @@
 //! The manager's own credentials, for clusters that name none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use secrecy::{ExposeSecret, SecretString};
 
@@ -34,6 +36,8 @@ pub struct Own {
     pub(super) secret: Option<ObjectKey>,
     /// How certificates are judged where the Secret does not say.
     tls: Result<Tls, Fault>,
+    /// Whether it was said that the Secret cannot be followed.
+    is_told: Arc<AtomicBool>,
 }
 
 impl Own {
@@ -41,7 +45,7 @@ impl Own {
     pub fn new(given: Given) -> Self {
         let tls = tls(given.insecure, given.root_ca);
         let texts = [given.url.as_str(), given.token.expose_secret(), given.secret.expose_secret()];
-        Self { started: read(texts, &tls), secret: None, tls }
+        Self { started: read(texts, &tls), secret: None, tls, is_told: Arc::default() }
     }
 
     /// The same, kept up to date from the Secret that they came from: the keys `url`, `token` and
@@ -52,8 +56,14 @@ impl Own {
     }
 
     /// No credentials.
-    pub const fn none() -> Self {
-        Self { started: Ok(None), secret: None, tls: Ok(Tls::System) }
+    pub fn none() -> Self {
+        let is_told = Arc::default();
+        Self { started: Ok(None), secret: None, tls: Ok(Tls::System), is_told }
+    }
+
+    /// Notes whether the Secret can be followed; whether that is a loss that nobody was told of.
+    pub(super) fn is_newly_lost(&self, is_lost: bool) -> bool {
+        !self.is_told.swap(is_lost, Ordering::Relaxed) && is_lost
     }
 
     /// Whether the manager was started without any.

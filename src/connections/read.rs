@@ -66,6 +66,8 @@ impl Reader<'_> {
         };
         let Some(key) = &self.own.secret else { return Found::new(Vec::new(), started()) };
         let (version, data) = self.secret(key, || no_managers_secret(key)).await;
+        let is_lost = matches!(&data, Err(fault) if fault.class != Class::Transient);
+        let is_newly_lost = self.own.is_newly_lost(is_lost);
         let credentials = match data {
             Ok(data) => match self.own.of_secret(key, &data) {
                 Ok(Some(credentials)) => Ok(credentials),
@@ -76,11 +78,13 @@ impl Reader<'_> {
             Err(fault) if fault.class == Class::Blocked && self.own.is_nothing() => Err(none()),
             // What the manager was started with is not taken back by a Secret that is not there.
             Err(fault) if fault.class == Class::Denied || fault.class == Class::Blocked => {
-                warn!(
-                    %fault,
-                    "the manager's credentials are those that it was started with; a rotation \
-                     needs a restart"
-                );
+                if is_newly_lost {
+                    warn!(
+                        %fault,
+                        "the manager's credentials are those that it was started with; a rotation \
+                         needs a restart"
+                    );
+                }
                 started()
             }
             Err(fault) => Err(fault),

@@ -234,18 +234,31 @@ async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
     assert!(said.contains("cannot create proxmox machine"), "{said}");
     // Back to the old one, by removing and installing; objects would stay.
     new.stop().await?;
+    probed(site).await?;
     site.run("back")?;
     assert_eq!(image(site).await?, Some(named(VERSION)));
 
     // What is installed as capmox's v0.7 is older than ours, and upgraded like any other.
     publish(site, BEFORE)?;
+    probed(site).await?;
     site.shell(&format!(
         "cp -r dist/. ~/capmox
          clusterctl delete --infrastructure proxmox
          clusterctl init --infrastructure proxmox:{BEFORE}"
     ))?;
     assert_eq!(image(site).await?, Some(named(BEFORE)));
+    probed(site).await?;
     site.run("migrate")?;
     assert_eq!(image(site).await?, Some(named(VERSION)));
     Ok(())
+}
+
+/// Waits until the namespace in which `init` tried cert-manager is gone: the next one would find it
+/// on its way out, and try for ten minutes to fill it.
+async fn probed(site: &Site) -> Result<()> {
+    let namespaces = Api::<Namespace>::all(site.client.clone());
+    let gone = site.world.wait_for(PATIENCE, "the end of cert-manager-test", async || {
+        Ok(namespaces.get_opt("cert-manager-test").await?.is_none().then_some(()))
+    });
+    gone.await
 }
