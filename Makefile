@@ -1,15 +1,18 @@
 # Every target is one line; what it does is in xtask/.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint fmt generate components image release verify bench tools clean ci
+.PHONY: help build test test-boot demo lint fmt generate components image release book verify bench tools clean ci
 
 help: ## Lists the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
 build: ## Builds the provider
 	cargo build --release --bin capmox
 
 test: ## Everything that CI runs
 	cargo xtask test
+
+test-boot: ## The seed on real Debian guests in QEMU; WORD=VRF boots some
+	cargo xtask test-boot $(WORD)
 
 demo: ## From nothing to a finished cluster and back; KEEP=1 stays up
 	cargo xtask demo
@@ -31,6 +34,9 @@ image: ## Builds dist/image, an OCI layout, without Docker; ARCH=amd64,arm64
 
 release: ## Lays out dist/: what clusterctl expects, chart, SBOM, sums; IMAGE=name:tag
 	cargo xtask release $(if $(IMAGE),--image $(IMAGE))
+
+book: ## Writes the documentation as HTML to dist/book
+	cargo xtask book
 
 verify: ## Checks that generated files are up to date
 	cargo xtask verify

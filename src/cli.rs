@@ -2,6 +2,7 @@
 //!
 //! Reads, and hands on; nothing is started here but the runtime that everything runs on.
 
+mod check;
 mod go_flags;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, Subcommand};
 use k8s_openapi::jiff::SignedDuration;
 
+use crate::connection::StatusWriter;
 use crate::connections::Given;
 use crate::hypervisor::CloneLimits;
 use crate::runtime::{self, Bind, LogFormat, Logging, TlsVersion};
@@ -31,10 +33,11 @@ struct Cli {
     flags: Flags,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
     /// Run the controllers; the same as no command
     Run,
+    Check(Box<check::Arguments>),
     /// Print the version
     Version,
 }
@@ -76,6 +79,16 @@ struct Flags {
     /// Serve InClusterIPPool and GlobalInClusterIPPool where no IPAM provider is installed
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
     embedded_ipam: bool,
+
+    /// Who writes the status of ProxmoxConnections: write for this manager, read for another one
+    /// such as kubemox, auto for this one unless kubemox is installed
+    #[arg(long, default_value = "auto", value_parser = status_writer, value_name = "MODE")]
+    connection_status: StatusWriter,
+
+    /// Secret that PROXMOX_URL, PROXMOX_TOKEN and PROXMOX_SECRET come from, as NAMESPACE/NAME or as
+    /// NAME in the pod's namespace. A change of it then needs no restart
+    #[arg(long, value_name = "SECRET")]
+    credentials_secret: Option<String>,
 
     /// Work only while holding a Lease, so that several replicas can run
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
@@ -178,6 +191,15 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
+fn status_writer(text: &str) -> Result<StatusWriter, String> {
+    match text {
+        "auto" | "" => Ok(StatusWriter::Auto),
+        "write" => Ok(StatusWriter::Us),
+        "read" => Ok(StatusWriter::Others),
+        _ => Err("expected auto, write or read".to_owned()),
+    }
+}
+
 fn feature_gates(text: &str) -> Result<String, String> {
     let is_gate = |gate: &str| {
         gate.split_once('=').is_some_and(|(name, value)| {
@@ -218,10 +240,11 @@ impl Environment {
 }
 
 /// Runs the program; what it returns is the exit code: 0 after an asked-for end, 1 after a failure,
-/// 2 for a command line that is not understood.
+/// 2 for a command line that is not understood; `check` has its own.
 pub fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1);
-    let invocation = match parse(arguments, &Environment::read()) {
+    let environment = Environment::read();
+    let invocation = match parse(arguments, &environment) {
         Ok(invocation) => invocation,
         Err(error) => {
             // Nothing is left to tell when even that cannot be printed.
@@ -234,6 +257,7 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stdout(), "capmox {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        Invocation::Check(arguments) => check::run(*arguments, &environment),
         Invocation::Run(settings) => runtime::start(*settings),
     }
 }
@@ -241,6 +265,7 @@ pub fn main() -> ExitCode {
 #[derive(Debug)]
 enum Invocation {
     Version,
+    Check(Box<check::Arguments>),
     Run(Box<runtime::Settings>),
 }
 
@@ -259,6 +284,7 @@ fn parse(
     let cli = Cli::try_parse_from(std::iter::once(name).chain(found.arguments))?;
     Ok(match cli.command {
         Some(Command::Version) => Invocation::Version,
+        Some(Command::Check(arguments)) => Invocation::Check(arguments),
         Some(Command::Run) | None => {
             Invocation::Run(Box::new(settings(cli.flags, environment, &found.ignored)?))
         }
@@ -291,6 +317,8 @@ fn settings(
             storage: flags.max_clones_per_storage,
         },
         embedded_ipam: flags.embedded_ipam,
+        connection_status: flags.connection_status,
+        credentials_secret: filled(flags.credentials_secret),
         leader_elect: flags.leader_elect.then_some(lease),
         leader_election_namespace: filled(flags.leader_election_namespace),
         health: flags.health_probe_bind_address,

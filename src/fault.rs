@@ -50,6 +50,8 @@ impl fmt::Display for Class {
 pub struct Fault {
     /// How it is handled.
     pub class: Class,
+    /// The reason of a condition that tells it, where the class does not say enough.
+    pub reason: Option<&'static str>,
     /// One line, without secrets.
     pub message: String,
 }
@@ -57,6 +59,12 @@ pub struct Fault {
 impl Fault {
     /// A fault of `class`.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into() }
+        Self { class, reason: None, message: message.into() }
+    }
+
+    /// The same, told with this reason.
+    #[must_use]
+    pub fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
     }
 }

@@ -78,8 +78,14 @@ pub struct ProxmoxClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_spec: Option<CloneSpec>,
 
-    /// Secret with the credentials for Proxmox. It goes before the credentials that the manager was
-    /// started with. Its keys are `url` (for example `https://pve.example.com:8006`), `token` (user,
+    /// ProxmoxConnection by which Proxmox is reached. It goes before `credentialsRef`, and that before
+    /// the credentials of the manager. `status.credentials` shows which of them is used. An
+    /// addition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_ref: Option<ConnectionRef>,
+
+    /// Secret with the credentials for Proxmox. It goes before the credentials of the manager, and
+    /// has no effect beside `connectionRef`. Its keys are `url` (for example `https://pve.example.com:8006`), `token` (user,
     /// realm and name of an API token, `user@realm!name`), `secret` (the token's UUID), and
     /// optionally `insecure` and `root_ca` (PEM bundle of certificate authorities to trust). The
     /// certificate of Proxmox is checked only when `insecure` is there and is `false`. A change of
@@ -183,6 +189,32 @@ pub struct SecretRef {
     pub namespace: Option<String>,
 }
 
+/// Reference to a ProxmoxConnection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct ConnectionRef {
+    /// Name of the ProxmoxConnection.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+/// Where the credentials stand that a cluster uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialsInUse {
+    /// `ProxmoxConnection`, `Secret`, or `Manager` for the manager's own.
+    pub kind: String,
+
+    /// Namespace of the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+
+    /// Name of the ProxmoxConnection or Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 /// What is known of a ProxmoxCluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -198,6 +230,11 @@ pub struct ProxmoxClusterStatus {
     /// Proxmox node that each machine was placed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_locations: Option<NodeLocations>,
+
+    /// Where the credentials stand that are used: by `spec.connectionRef`, else by
+    /// `spec.credentialsRef`, else the manager's own. An addition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<CredentialsInUse>,
 
     /// One word for a problem that keeps the cluster from working until somebody solves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -186,6 +186,30 @@ pub fn set(conditions: &mut Vec<Condition>, new: Condition) {
     }
 }
 
+/// Sets a condition that `Ready` does not sum up, or takes it away.
+pub fn beside(conditions: &mut Vec<Condition>, type_: &str, state: Option<&State>, now: Timestamp) {
+    match state {
+        Some(state) => set(conditions, condition(type_, state, now)),
+        None => conditions.retain(|condition| condition.type_ != type_),
+    }
+    conditions.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
+}
+
+/// The same for the v1beta2 contract, and for kinds that have no other.
+pub fn beside_v1beta2(
+    conditions: &mut Vec<MetaCondition>,
+    type_: &str,
+    state: Option<&State>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    match state {
+        Some(state) => set_v1beta2(conditions, meta_condition(type_, state, generation, now)),
+        None => conditions.retain(|condition| condition.type_ != type_),
+    }
+    conditions.sort_by(|a, b| order(&a.type_).cmp(&order(&b.type_)));
+}
+
 /// A v1beta1 condition as of `now`.
 pub fn condition(type_: &str, state: &State, now: Timestamp) -> Condition {
     let severity = match state {

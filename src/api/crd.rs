@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::ipam::{GlobalInClusterIPPool, InClusterIPPool};
 use super::{
-    ProxmoxCluster, ProxmoxClusterTemplate, ProxmoxMachine, ProxmoxMachineTemplate, VERSION,
+    ProxmoxCluster, ProxmoxClusterTemplate, ProxmoxConnection, ProxmoxMachine,
+    ProxmoxMachineTemplate, VERSION,
 };
 
 /// Label of everything that is installed; `clusterctl` finds a provider's objects by it.
@@ -21,14 +22,14 @@ pub const CONTRACT_LABEL: (&str, &str) = ("cluster.x-k8s.io/v1beta1", VERSION);
 const HEADER: &str =
     "# Generated from the types in src/api. Edit those, then run `cargo xtask generate`.\n";
 
-/// The CRDs of the infrastructure kinds, each with the name of its file, in the order of the
-/// names.
+/// The CRDs of the infrastructure kinds and of ProxmoxConnection, each with the name of its file, in
+/// the order of the names.
 ///
 /// # Errors
 ///
 /// A schema that cannot be written as YAML, which no type of ours has.
 pub fn all() -> Result<Vec<(String, String)>, serde_yaml::Error> {
-    infrastructure().iter().map(file).collect()
+    infrastructure().iter().chain([&connection()]).map(file).collect()
 }
 
 /// The CRDs of the in-cluster provider's pools, for where the embedded allocator stands in for it.
@@ -84,6 +85,15 @@ pub fn infrastructure() -> Vec<Value> {
         });
     }
     all
+}
+
+/// The CRD of ProxmoxConnection as a value.
+///
+/// It is kubemox's kind, so Cluster API's contract label is not on it.
+pub fn connection() -> Value {
+    let mut crd = manifest::<ProxmoxConnection>();
+    crd["metadata"]["labels"] = json!({ PROVIDER_LABEL.0: PROVIDER_LABEL.1 });
+    crd
 }
 
 /// The CRDs of the in-cluster provider's pools as values.
@@ -226,6 +236,7 @@ mod tests {
                 "infrastructure.cluster.x-k8s.io_proxmoxclustertemplates.yaml",
                 "infrastructure.cluster.x-k8s.io_proxmoxmachines.yaml",
                 "infrastructure.cluster.x-k8s.io_proxmoxmachinetemplates.yaml",
+                "proxmox.alperen.cloud_proxmoxconnections.yaml",
             ]
         );
         assert_eq!(first, all().unwrap());
@@ -256,7 +267,7 @@ mod tests {
                 walk(values, &format!("{path}{{}}"));
             }
         }
-        for crd in infrastructure().iter().chain(&in_cluster_ipam()) {
+        for crd in infrastructure().iter().chain([&connection()]).chain(&in_cluster_ipam()) {
             walk(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "");
         }
     }

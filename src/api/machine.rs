@@ -323,6 +323,10 @@ pub struct ProxmoxMachineStatus {
     #[serde(default, rename = "bootstrapISO", skip_serializing_if = "Option::is_none")]
     pub bootstrap_iso: Option<String>,
 
+    /// Node that the image was put on. The VM may be moved while the image stays where it is.
+    #[serde(default, rename = "bootstrapISONode", skip_serializing_if = "Option::is_none")]
+    pub bootstrap_iso_node: Option<String>,
+
     /// How often cloning failed or lost its VMID to somebody else since the machine was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]

@@ -9,21 +9,28 @@ pub mod capi;
 mod cluster;
 mod cluster_template;
 pub mod conditions;
+mod connection;
 pub mod crd;
 pub mod ipam;
 mod machine;
 mod machine_template;
+mod merge_patch;
 mod network;
 pub mod reasons;
 mod schema;
 
 pub use cluster::{
-    CloneSpec, Endpoint, IpConfig, NodeLocation, NodeLocations, ObjectName, ProxmoxCluster,
-    ProxmoxClusterSpec, ProxmoxClusterStatus, SchedulerHints, SecretRef,
+    CloneSpec, ConnectionRef, CredentialsInUse, Endpoint, IpConfig, NodeLocation, NodeLocations,
+    ObjectName, ProxmoxCluster, ProxmoxClusterSpec, ProxmoxClusterStatus, SchedulerHints,
+    SecretRef,
 };
 pub use cluster_template::{
     ProxmoxClusterTemplate, ProxmoxClusterTemplateResource, ProxmoxClusterTemplateSpec,
     TemplateMetadata,
+};
+pub use connection::{
+    AdditionalEndpoint, CONNECTION_GROUP, MissingPrivilege, ObservedSecret, Plain,
+    ProxmoxConnection, ProxmoxConnectionSpec, ProxmoxConnectionStatus, SecretKeyRef,
 };
 pub use machine::{
     BootVolume, Checks, DiskFormat, Disks, IpAddresses, MachineAddress, MachineAddressType,
@@ -33,6 +40,7 @@ pub use machine::{
 pub use machine_template::{
     ProxmoxMachineTemplate, ProxmoxMachineTemplateResource, ProxmoxMachineTemplateSpec,
 };
+pub use merge_patch::merge_patch;
 pub use network::{
     AdditionalNetworkDevice, NetworkDevice, NetworkModel, NetworkSpec, Policy, Route, TypedRef,
     VrfDevice,
@@ -45,6 +53,10 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Finalizer of a ProxmoxMachine, the same as in capmox.
 pub const MACHINE_FINALIZER: &str = "proxmoxmachine.infrastructure.cluster.x-k8s.io";
+/// Annotation of a ProxmoxMachine: how long its guest may take to shut down before the VM is
+/// deleted, in seconds (`90`, `90s`) or minutes (`2m`). Without it the VM is stopped at once.
+pub const SHUTDOWN_TIMEOUT_ANNOTATION: &str =
+    "proxmoxmachine.infrastructure.cluster.x-k8s.io/shutdown-timeout";
 /// Finalizer of a ProxmoxCluster, the same as in capmox.
 pub const CLUSTER_FINALIZER: &str = "proxmoxcluster.infrastructure.cluster.x-k8s.io";
 /// Finalizer that keeps a credentials Secret while a ProxmoxCluster uses it.

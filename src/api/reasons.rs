@@ -11,6 +11,12 @@ pub const VM_PROVISIONED: &str = "VMProvisioned";
 /// Condition of a ProxmoxCluster: whether it can take machines.
 pub const CLUSTER_READY: &str = "ClusterReady";
 
+/// Condition of a ProxmoxCluster, there only when it is False: whether the certificate of Proxmox is
+/// checked. `Ready` does not depend on it. An addition.
+pub const CERTIFICATE_CHECKED: &str = "CertificateChecked";
+/// Any certificate of Proxmox is believed. An addition.
+pub const CERTIFICATE_NOT_CHECKED: &str = "CertificateNotChecked";
+
 /// The cluster's infrastructure is not ready, as Cluster API sees it.
 pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
 /// The Machine has no bootstrap data yet.
@@ -54,6 +60,52 @@ pub const WAITING_FOR_OWNER_CLUSTER: &str = "WaitingForOwnerCluster";
 pub const IPAM_PROVIDER_UNAVAILABLE: &str = "IPAMProviderUnavailable";
 /// A pool of the cluster is not as it should be. An addition.
 pub const IP_POOL_FAILED: &str = "IPPoolFailed";
+
+/// Condition of a ProxmoxConnection: whether Proxmox VE answers. An addition, as all of these.
+pub const ENDPOINT_REACHABLE: &str = "EndpointReachable";
+/// Condition of a ProxmoxConnection: whether the certificate is checked, and trusted.
+pub const CERTIFICATE_TRUSTED: &str = "CertificateTrusted";
+/// Condition of a ProxmoxConnection: whether token or password are accepted.
+pub const CREDENTIALS_ACCEPTED: &str = "CredentialsAccepted";
+/// Condition of a ProxmoxConnection: whether the credentials have the privileges for machines.
+pub const PERMISSIONS_SUFFICIENT: &str = "PermissionsSufficient";
+/// Condition of a ProxmoxConnection: whether the clock of Proxmox agrees with ours. `Ready` does not
+/// depend on it.
+pub const CLOCK_IN_SYNC: &str = "ClockInSync";
+
+/// No connection, or no answer in time.
+pub const ENDPOINT_DOWN: &str = "EndpointDown";
+/// Something else answers than Proxmox VE.
+pub const NOT_PROXMOX: &str = "NotProxmox";
+/// The Proxmox cluster has lost its quorum.
+pub const NO_QUORUM: &str = "NoQuorum";
+/// Proxmox answers with an error of its own.
+pub const PROXMOX_FAILING: &str = "ProxmoxFailing";
+/// The certificate is not trusted.
+pub const CERTIFICATE_NOT_TRUSTED: &str = "CertificateNotTrusted";
+/// The certificate is not valid at this time, by the clock of the manager's node.
+pub const CERTIFICATE_NOT_VALID_NOW: &str = "CertificateNotValidNow";
+/// Token or password are refused.
+pub const CREDENTIALS_REFUSED: &str = "CredentialsRefused";
+/// The time of the token or of its user is over.
+pub const CREDENTIALS_EXPIRED: &str = "CredentialsExpired";
+/// The user is disabled.
+pub const USER_DISABLED: &str = "UserDisabled";
+/// The token does not exist.
+pub const TOKEN_UNKNOWN: &str = "TokenUnknown";
+/// Privileges are missing.
+pub const PRIVILEGES_MISSING: &str = "PrivilegesMissing";
+/// Clocks differ.
+pub const CLOCK_SKEW: &str = "ClockSkew";
+
+/// The ProxmoxConnection may not be used from the cluster's namespace. An addition.
+pub const CONNECTION_NOT_ALLOWED: &str = "ConnectionNotAllowed";
+/// A ProxmoxConnection has a value that cannot be right. An addition.
+pub const INVALID_CONNECTION: &str = "InvalidConnection";
+/// A Secret or its key is missing. An addition.
+pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+/// The manager may not read a Secret. An addition.
+pub const SECRET_FORBIDDEN: &str = "SecretForbidden";
 
 /// Reason of conditions of the v1beta2 contract that are True: the object is ready.
 pub const READY_REASON: &str = "Ready";

@@ -6,6 +6,8 @@
 /// Flags of ours that take a value.
 const WITH_VALUE: &[&str] = &[
     "concurrency",
+    "connection-status",
+    "credentials-secret",
     "diagnostics-address",
     "feature-gates",
     "health-probe-bind-address",

@@ -6,6 +6,7 @@ fn run_with(arguments: &[&str], environment: &Environment) -> Result<runtime::Se
     match parse(arguments.iter().map(OsString::from), environment) {
         Ok(Invocation::Run(settings)) => Ok(*settings),
         Ok(Invocation::Version) => Err("version".to_owned()),
+        Ok(Invocation::Check(_)) => Err("check".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -108,6 +109,7 @@ fn what_is_not_understood_is_refused_with_what_was_meant() {
         (&["--logging-format=xml"], "text or json"),
         (&["--v"], "value is required"),
         (&["--concurrency=0"], "1..=1000"),
+        (&["--connection-status=no"], "expected auto, write or read"),
         (&["rum"], "run"),
     ] {
         let error = run(arguments).unwrap_err();

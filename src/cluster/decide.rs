@@ -26,6 +26,8 @@ const REGULAR: Duration = Duration::from_mins(2);
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 /// … and between later ones.
 const RETRY_LAST: Duration = Duration::from_mins(1);
+/// Pause before a pool that would not go is asked to go again.
+const POOL_RETRY: Duration = Duration::from_secs(1);
 /// A provider writes the status of a pool within a second or two.
 const POOL_SILENCE: Duration = Duration::from_secs(30);
 
@@ -129,6 +131,7 @@ pub(super) fn live(
         standing: Standing::Live(troubles),
         pools: Some(existing_pools(&around.pools)),
         locations: locations(cluster, around),
+        insecure: around.insecure.clone(),
     }
 }
 
@@ -195,8 +198,14 @@ fn locations(cluster: &ProxmoxCluster, around: &Surroundings) -> Option<NodeLoca
     Some(new)
 }
 
-/// How a cluster goes: after its machines, and with its pools and its hold on Secrets.
-pub(super) fn gone(cluster: &ProxmoxCluster, remains: &Remains) -> Decision {
+/// How long a pool may take to go before the cluster goes without it. An IPAM provider refuses to
+/// let go of a pool whose last addresses it is still taking back, which takes it a second or two;
+/// later the garbage collector deletes the pool, whose owner the cluster is.
+const POOL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a cluster goes: after its machines, and with its pools and its hold on Secrets. Pools are
+/// not insisted on, since everything else of the cluster is gone by then.
+pub(super) fn gone(cluster: &ProxmoxCluster, remains: &Remains, now: Timestamp) -> Decision {
     let waits = |remainder| Decision::standing(Standing::Deleting(vec![remainder]));
     let cluster_name = cluster_name(cluster).unwrap_or_default();
     match &remains.machines {
@@ -210,12 +219,13 @@ pub(super) fn gone(cluster: &ProxmoxCluster, remains: &Remains) -> Decision {
         Seen::Present(_) | Seen::Absent => {}
     }
     let mut steps = Vec::new();
-    for pool in &remains.pools {
+    let is_patient = remains.alone_since.is_none_or(|then| since(then, now) < POOL_PATIENCE);
+    for pool in remains.pools.iter().filter(|_| is_patient) {
         match pool {
             PoolSeen::Present(pool) => steps.extend(desired::delete_pool(cluster, pool)),
             PoolSeen::Absent | PoolSeen::NotServed => {}
             PoolSeen::Unknown(why) => {
-                return waits(Remainder::Unknown(format!("cannot read an InClusterIPPool: {why}")));
+                return waits(Remainder::Pool(format!("cannot read an InClusterIPPool: {why}")));
             }
         }
     }
@@ -256,6 +266,11 @@ pub(super) fn wake(
             // A second more: a creation time is cut to whole seconds.
             let pending = pending.filter(|left| !left.is_zero()).min();
             Wake::After(pending.map_or(REGULAR, |left| left + Duration::from_secs(1)))
+        }
+        Standing::Deleting(remains)
+            if remains.iter().any(|remainder| matches!(remainder, Remainder::Pool(_))) =>
+        {
+            Wake::After(POOL_RETRY)
         }
         Standing::Live(_) | Standing::Deleting(_) => growing(),
     }

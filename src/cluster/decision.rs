@@ -33,12 +33,14 @@ pub(super) struct Decision {
     pub(super) pools: Option<Vec<String>>,
     /// Where the machines are; `None` leaves the status as it is.
     pub(super) locations: Option<NodeLocations>,
+    /// How to have the certificate of Proxmox checked, when any is believed.
+    pub(super) insecure: Option<String>,
 }
 
 impl Decision {
     /// Nothing to do, and nothing new but `standing`.
     pub(super) fn standing(standing: Standing) -> Self {
-        Self { steps: Vec::new(), standing, pools: None, locations: None }
+        Self { steps: Vec::new(), standing, pools: None, locations: None, insecure: None }
     }
 
     /// One thing to do.
@@ -159,6 +161,8 @@ pub(super) enum Remainder {
     OwnerLives(String),
     /// These machines exist.
     Machines(Vec<String>),
+    /// A pool does not go yet, which is waited for a moment only.
+    Pool(String),
     /// Something is not known.
     Unknown(String),
     /// A step failed.

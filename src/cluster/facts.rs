@@ -1,11 +1,12 @@
 //! What was seen of a ProxmoxCluster and of all that belongs to it. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ProxmoxCluster;
 use crate::api::capi::Cluster;
 use crate::api::ipam::InClusterIPPool;
+use crate::connections::Source;
 use crate::fault::Fault;
 use crate::hypervisor::ObjectKey;
 use crate::seen::Seen;
@@ -43,13 +44,12 @@ pub(super) fn cluster_name(cluster: &ProxmoxCluster) -> Option<&str> {
         .or_else(|| crate::api::capi::cluster_name(&cluster.metadata))
 }
 
-/// The Secret that `spec.credentialsRef` names. A reference without a name counts as none.
+/// The Secret of `spec.credentialsRef`, when that is what the cluster uses.
 pub(super) fn credentials(cluster: &ProxmoxCluster) -> Option<ObjectKey> {
-    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let reference = cluster.spec.credentials_ref.as_ref()?;
-    let name = filled(&reference.name)?;
-    let namespace = filled(&reference.namespace).or_else(|| cluster.namespace());
-    Some(ObjectKey { namespace: namespace.unwrap_or_default(), name })
+    match Source::of(cluster) {
+        Source::Secret(key) => Some(key),
+        Source::Connection(_) | Source::Manager => None,
+    }
 }
 
 /// Namespace and name of an object.
@@ -131,6 +131,8 @@ pub(super) struct Surroundings {
     pub(super) machines: Seen<Vec<MachineFact>>,
     /// The version of Proxmox, or why it does not say.
     pub(super) proxmox: Result<String, Fault>,
+    /// How to have the certificate of Proxmox checked, when any is believed.
+    pub(super) insecure: Option<String>,
 }
 
 /// What is left of a cluster that is being deleted.
@@ -140,6 +142,8 @@ pub(super) struct Remains {
     pub(super) machines: Seen<Vec<String>>,
     /// Its pools.
     pub(super) pools: Vec<PoolSeen>,
+    /// Since when there is nothing left but pools and Secrets.
+    pub(super) alone_since: Option<Timestamp>,
     /// Secrets that it holds.
     pub(super) secrets: Vec<Seen<SecretFact>>,
 }

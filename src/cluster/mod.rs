@@ -14,7 +14,8 @@ mod observe;
 mod report;
 mod watches;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -31,7 +32,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use act::Outcome;
 use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, Wake};
 use facts::{PoolFact, Surroundings};
-use watches::{ClusterGuard, Held, MachineGuard, Watches};
+use watches::{ClusterGuard, Held, MachineGuard, Watches, watches};
 
 use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
@@ -68,10 +69,11 @@ pub struct Context {
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, namespace, watch_filter, concurrency } = context;
     let Watches { controller, clusters, machines, held } =
-        watches::watches(&client, namespace.as_deref(), watch_filter.as_deref(), concurrency);
+        watches(&client, &connections, namespace.as_deref(), watch_filter.as_deref(), concurrency);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
-    let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held });
+    let alone = Mutex::default();
+    let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held, alone });
     // kube's controller does not end before its first list; until then it has nothing in hand.
     let listed = controller.store();
     let asked = shutdown.clone();
@@ -105,9 +107,22 @@ struct Desk {
     clusters: Store<ClusterGuard>,
     machines: Store<MachineGuard>,
     held: Held,
+    /// Since when clusters on their way out have nothing left but pools and Secrets. It may be lost:
+    /// then it counts from anew.
+    alone: Mutex<BTreeMap<ObjectKey, Timestamp>>,
 }
 
 impl Desk {
+    /// Since when nothing but pools and Secrets is left of a cluster, if that `is_alone`.
+    fn alone_since(&self, key: &ObjectKey, is_alone: bool) -> Option<Timestamp> {
+        let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_alone {
+            return Some(*alone.entry(key.clone()).or_insert_with(now));
+        }
+        alone.remove(key);
+        None
+    }
+
     /// Secrets that the cluster owns and keeps from being deleted.
     fn secrets_held_by(&self, cluster: &ProxmoxCluster) -> Vec<ObjectKey> {
         cluster.metadata.uid.as_deref().map(|uid| self.held.by(uid)).unwrap_or_default()
@@ -148,7 +163,10 @@ async fn pass(desk: &Desk, key: &ObjectKey) -> Result<Wake, Fault> {
         let read =
             read.map_err(|error| observe::fault(&format!("read ProxmoxCluster {key}"), &error))?;
         let cluster = match read {
-            None => return Ok(Wake::OnChange),
+            None => {
+                desk.alone_since(key, false);
+                return Ok(Wake::OnChange);
+            }
             Some(DeserializeGuard(Ok(cluster))) => cluster,
             Some(invalid) => {
                 publish_invalid(desk, &invalid).await;
@@ -191,7 +209,7 @@ async fn look(
         }
         Approach::Gone => {
             let remains = observe::remains(desk, cluster).await;
-            (decide::gone(cluster, &remains), None)
+            (decide::gone(cluster, &remains, now()), None)
         }
     })
 }
@@ -240,7 +258,10 @@ fn add_failures(standing: &mut Standing, failures: Vec<(Target, Fault)>) {
         Standing::Live(troubles) => troubles
             .extend(failures.into_iter().map(|(target, fault)| Trouble::Failed { target, fault })),
         Standing::Deleting(remains) => {
-            remains.extend(failures.into_iter().map(|(_, fault)| Remainder::Failed(fault)));
+            remains.extend(failures.into_iter().map(|(target, fault)| match target {
+                Target::Pool(_) => Remainder::Pool(fault.message),
+                _ => Remainder::Failed(fault),
+            }));
         }
     }
 }

@@ -80,7 +80,8 @@ pub(super) async fn surroundings(
     let is_any_silent = pools.iter().any(|pool| decide::is_silent(pool, now));
     let is_any_claim_answered =
         is_any_silent && is_any_claim_answered(&desk.client, cluster, cluster_name).await;
-    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox }
+    let insecure = desk.connections.insecure(cluster);
+    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox, insecure }
 }
 
 /// All that is left of a cluster that is being deleted.
@@ -98,7 +99,10 @@ pub(super) async fn remains(desk: &Desk, cluster: &ProxmoxCluster) -> Remains {
     for key in decide::held_secrets(cluster, &desk.secrets_held_by(cluster)) {
         secrets.push(secret(desk, cluster, &key).await);
     }
-    Remains { machines, pools: vec![first, second], secrets }
+    let is_alone = machines.present().is_some_and(Vec::is_empty);
+    let object = key(&cluster.metadata);
+    let alone_since = desk.alone_since(&object, is_alone);
+    Remains { machines, pools: vec![first, second], alone_since, secrets }
 }
 
 /// Asks Proxmox for its version, which shows that it answers and takes the credentials.

@@ -2,13 +2,16 @@
 //! before. Pure.
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::decide::keeps_from_service;
 use super::decision::{Decision, EndpointPart, Remainder, Standing, Target, Trouble};
 use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
-use crate::api::{NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, reasons};
+use crate::api::{
+    NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, merge_patch, reasons,
+};
+use crate::connections::Source;
 use crate::hypervisor::ObjectKey;
 
 /// Machines that are named in a message; of more, the number is told.
@@ -43,6 +46,10 @@ pub(super) fn status(
     let v1beta2 = conditions::v1beta2(status.v1beta2_conditions(), &wanted, false, generation, now);
     status.v1beta2 = Some(V1Beta2Conditions { conditions: v1beta2 });
     status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
+    if matches!(decision.standing, Standing::Live(_)) {
+        status.credentials = Some(Source::of(cluster).in_use());
+        warn_of_certificate(&mut status, decision.insecure.as_deref(), generation, now);
+    }
     if let Some(pools) = &decision.pools {
         add_pools(&mut status.in_cluster_ip_pool_ref, pools);
     }
@@ -51,6 +58,26 @@ pub(super) fn status(
             Some(locations.clone()).filter(|new| *new != NodeLocations::default());
     }
     status
+}
+
+/// Certificates that are not checked are no reason not to be ready: it is capmox's default.
+fn warn_of_certificate(
+    status: &mut ProxmoxClusterStatus,
+    insecure: Option<&str>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let type_ = reasons::CERTIFICATE_CHECKED;
+    let state = insecure.map(|ways| {
+        let text = format!(
+            "the certificate of Proxmox is not checked, so anybody on the way can read the \
+             credentials. {ways}"
+        );
+        State::not(Severity::Warning, reasons::CERTIFICATE_NOT_CHECKED, text)
+    });
+    let v1beta2 = status.v1beta2.get_or_insert_default();
+    conditions::beside(&mut status.conditions, type_, state.as_ref(), now);
+    conditions::beside_v1beta2(&mut v1beta2.conditions, type_, state.as_ref(), generation, now);
 }
 
 /// Other failures stay; nobody here sets any.
@@ -78,30 +105,12 @@ pub(super) fn status_patch(
 ) -> Result<Option<Value>, serde_json::Error> {
     let old = cluster.status.as_ref().map_or(Ok(Value::Null), serde_json::to_value)?;
     let new = serde_json::to_value(new)?;
-    let Some(difference) = difference(&old, &new) else { return Ok(None) };
+    let Some(difference) = merge_patch(&old, &new) else { return Ok(None) };
     let version = cluster.metadata.resource_version.as_deref();
     Ok(Some(serde_json::json!({
         "metadata": { "resourceVersion": version },
         "status": difference,
     })))
-}
-
-/// The merge patch from one value to another.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in after {
-        let change = match before.get(key) {
-            Some(before) => difference(before, value),
-            None => Some(value.clone()),
-        };
-        patch.extend(change.map(|change| (key.clone(), change)));
-    }
-    let removed = before.keys().filter(|key| !after.contains_key(*key));
-    patch.extend(removed.map(|key| (key.clone(), Value::Null)));
-    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 /// An event to publish.
@@ -168,6 +177,9 @@ fn state(cluster: &ProxmoxCluster, trouble: &Trouble) -> State {
         Trouble::Endpoint { .. } => {
             State::not(Severity::Warning, reasons::MISSING_CONTROL_PLANE_ENDPOINT, text)
         }
+        Trouble::Proxmox(fault) if fault.reason == Some(reasons::CONNECTION_NOT_ALLOWED) => {
+            State::not(Severity::Error, reasons::CONNECTION_NOT_ALLOWED, text)
+        }
         Trouble::SecretAbsent(_)
         | Trouble::SecretUnknown(..)
         | Trouble::Proxmox(_)
@@ -217,11 +229,12 @@ fn text(cluster: &ProxmoxCluster, trouble: &Trouble) -> String {
         }
         Trouble::Proxmox(fault) | Trouble::Failed { fault, .. } => fault.message.clone(),
         Trouble::PoolsNotServed => format!(
-            "no one answers for InClusterIPPool (ipam.cluster.x-k8s.io/v1alpha2): {IPAM_REMEDY}"
+            "no one answers claims of kind InClusterIPPool: the API server does not know \
+             ipam.cluster.x-k8s.io/v1alpha2; {IPAM_REMEDY}"
         ),
         Trouble::PoolSilent(pool) => format!(
-            "no one looks after InClusterIPPool {namespace}/{pool}, which has no status: see if \
-             the IPAM provider runs, {IPAM_REMEDY}"
+            "no one answers claims of kind InClusterIPPool: {namespace}/{pool} is there for more \
+             than half a minute and has no status; see if the IPAM provider runs, {IPAM_REMEDY}"
         ),
         Trouble::PoolForeign { pool, controller } => format!(
             "InClusterIPPool {namespace}/{pool} belongs to {controller}: delete it, or give this \
@@ -274,6 +287,13 @@ fn deleting(remains: &[Remainder]) -> State {
             let text = format!("waits for ProxmoxMachines to be deleted: {some}{more}");
             State::waiting(reasons::DELETING, text)
         }
+        Remainder::Pool(why) => State::waiting(
+            reasons::DELETING,
+            format!(
+                "{why}. This is waited for a few seconds; a pool that is left is deleted by the \
+                 garbage collector once its addresses are free"
+            ),
+        ),
         Remainder::Unknown(why) => {
             State::not(Severity::Warning, reasons::DELETION_FAILED, why.clone())
         }

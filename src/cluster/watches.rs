@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::{Stream, StreamExt, TryStreamExt, future};
+use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PartialObjectMeta};
@@ -24,6 +24,7 @@ use super::facts::{credentials, has_finalizer, key};
 use crate::api::capi::{self, Cluster, WATCH_LABEL};
 use crate::api::ipam::InClusterIPPool;
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, ProxmoxMachineSpec, SECRET_FINALIZER};
+use crate::connections::{Connections, Source};
 use crate::hypervisor::ObjectKey;
 
 /// A ProxmoxCluster, or why it cannot be read.
@@ -78,6 +79,7 @@ impl Held {
 /// Sets up the watches.
 pub(super) fn watches(
     client: &Client,
+    connections: &Connections,
     namespace: Option<&str>,
     watch_filter: Option<&str>,
     concurrency: u16,
@@ -103,7 +105,12 @@ pub(super) fn watches(
     let pool_events = watch::<DeserializeGuard<InClusterIPPool>>(client, namespace);
 
     let (of_machine, of_secret) = (clusters.clone(), clusters.clone());
+    let of_change = clusters.clone();
+    let credential_changes = connections.changes().flat_map(move |change| {
+        stream::iter(find(&of_change, |cluster| change.concerns(&Source::of(cluster))))
+    });
     let controller = controller
+        .reconcile_on(credential_changes)
         .watches_stream(changes(owner_events, cluster_print), |cluster| owned_by(&cluster))
         .watches_stream(changes(machine_events, machine_print), move |machine| {
             find(&of_machine, |cluster| has_machine(cluster, machine.meta()))

@@ -20,6 +20,8 @@ pub(super) const ROOT_CA: &str = "root_ca";
 #[derive(Debug, Clone)]
 pub(super) struct Credentials {
     pub(super) base_url: BaseUrl,
+    /// More addresses of the same Proxmox cluster.
+    pub(super) others: Vec<BaseUrl>,
     pub(super) auth: Auth,
     pub(super) tls: Tls,
 }
@@ -42,18 +44,10 @@ impl Credentials {
         let invalid = |keys: &str, why: &dyn std::fmt::Display| {
             Fault::new(Class::Invalid, format!("{}: {why}", place(keys)))
         };
-        // A URL is shown in messages, so what may be a secret must not become one.
-        if let Some(what) = secret_in_place_of_url(url) {
-            let why = format!(
-                "holds {what} instead of the address of a Proxmox node such as \
-                 https://pve.example.com:8006"
-            );
-            return Err(invalid(URL, &why));
-        }
-        let base_url = url.parse().map_err(|error: pve::InvalidUrl| invalid(URL, &error))?;
+        let base_url = address(url).map_err(|why| invalid(URL, &why))?;
         let auth = pve::token(token, secret)
             .map_err(|error| invalid(&format!("{TOKEN}, {SECRET}"), &error))?;
-        Ok(Self { base_url, auth, tls })
+        Ok(Self { base_url, others: Vec::new(), auth, tls })
     }
 
     /// Equal exactly for equal credentials.
@@ -65,12 +59,12 @@ impl Credentials {
         let (tls, bytes): (_, &[u8]) = match &self.tls {
             Tls::System => ("system", &[]),
             Tls::Bundle(pem) => ("bundle", pem),
-            Tls::Fingerprint(sum) => ("fingerprint", sum),
+            Tls::Fingerprints(sums) => ("fingerprints", sums.as_flattened()),
             Tls::Insecure => ("insecure", &[]),
         };
-        let url = self.base_url.to_string();
+        let urls = self.addresses().join(" ");
         let mut hash = Sha256::new();
-        for part in [url.as_bytes(), kind.as_bytes(), who.as_bytes()].into_iter().chain([
+        for part in [urls.as_bytes(), kind.as_bytes(), who.as_bytes()].into_iter().chain([
             secret.expose_secret().as_bytes(),
             tls.as_bytes(),
             bytes,
@@ -80,6 +74,27 @@ impl Credentials {
         }
         hash.finalize().into()
     }
+
+    /// All addresses, the first one first.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        std::iter::once(&self.base_url).chain(&self.others).map(ToString::to_string).collect()
+    }
+}
+
+/// The address in a text.
+///
+/// # Errors
+///
+/// What is wrong with it, and the form that is wanted. A URL is shown in messages, so what may be a
+/// secret does not become one.
+pub(super) fn address(text: &str) -> Result<BaseUrl, String> {
+    if let Some(what) = secret_in_place_of_url(text) {
+        return Err(format!(
+            "holds {what} instead of the address of a Proxmox node such as \
+             https://pve.example.com:8006"
+        ));
+    }
+    text.parse().map_err(|error: pve::InvalidUrl| error.to_string())
 }
 
 fn secret_in_place_of_url(text: &str) -> Option<&'static str> {

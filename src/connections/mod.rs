@@ -1,61 +1,46 @@
 //! From credentials to the shared [`Endpoint`] that they open.
 //!
-//! A `Source` says where a cluster's credentials stand; reading it is all that differs between
+//! A [`Source`] says where a cluster's credentials stand; reading it is all that differs between
 //! sources. Equal credentials open one endpoint, whoever names them. Only this module and
-//! [`crate::pve`] see secrets.
+//! [`crate::pve`] see secrets, and none is kept but in the client that is made of it.
 
+mod by_hand;
 mod credentials;
+mod of_connection;
 mod own;
 mod pool;
+mod read;
 mod remedy;
+mod source;
 mod watched;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt};
+use futures::{Stream, stream};
+use kube::{Client, ResourceExt};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::api::ProxmoxCluster;
+use crate::api::{ObservedSecret, ProxmoxCluster, reasons};
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{CloneLimits, Endpoint, ObjectKey, Wakes};
+use crate::hypervisor::{CloneLimits, Endpoint, Wakes};
 use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 
-use credentials::Credentials;
+pub use by_hand::client;
+use credentials::{Credentials, Digest};
 pub use own::{Given, Own};
-use pool::Pool;
-pub use remedy::unreachable;
-use watched::WatchedSecrets;
+use pool::{Pool, Reading, Versions};
+use read::{Found, Reader};
+pub use remedy::{Ailment, ailment, failing, unreachable};
+use source::Object;
+pub use source::Source;
+use watched::{Listener, Seen, Watched};
 
-/// Where a cluster's credentials stand. Another kind of source is another variant here and another
-/// arm in [`Connections::read`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Source {
-    /// What the manager was started with.
-    Manager,
-    /// The Secret of `spec.credentialsRef`.
-    Secret(ObjectKey),
-}
-
-impl Source {
-    /// What a cluster names goes before what the manager has.
-    fn of(cluster: &ProxmoxCluster) -> Self {
-        let named = cluster.spec.credentials_ref.as_ref();
-        let Some((name, namespace)) =
-            named.and_then(|named| Some((filled(named.name.as_ref())?, &named.namespace)))
-        else {
-            return Self::Manager;
-        };
-        let namespace = filled(namespace.as_ref()).or_else(|| cluster.namespace());
-        Self::Secret(ObjectKey { namespace: namespace.unwrap_or_default(), name })
-    }
-}
-
-fn filled(text: Option<&String>) -> Option<String> {
-    text.filter(|text| !text.is_empty()).cloned()
-}
+/// Changes that wait for a slow listener, who then looks at everything.
+const BACKLOG: usize = 64;
 
 /// What endpoints are made with.
 #[expect(missing_debug_implementations, reason = "the Kubernetes client has none")]
@@ -74,118 +59,233 @@ pub struct Settings {
     pub shutdown: CancellationToken,
 }
 
+/// Sources that may give something else than before, or whose endpoint was lost or found.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// These.
+    Of(Arc<[Source]>),
+    /// Any.
+    Any,
+}
+
+impl Change {
+    /// Whether it concerns a source.
+    pub fn concerns(&self, source: &Source) -> bool {
+        match self {
+            Self::Of(sources) => sources.contains(source),
+            Self::Any => true,
+        }
+    }
+}
+
+/// A ProxmoxConnection as it was read last.
+#[derive(Debug)]
+pub struct Look {
+    /// The Secrets that were read for it.
+    pub secrets: Vec<ObservedSecret>,
+    /// The endpoint, or why there is none.
+    pub endpoint: Result<Arc<Endpoint>, Fault>,
+    /// What would have its certificate checked, when any is believed.
+    pub insecure: Option<String>,
+}
+
 /// The endpoints in use.
 pub struct Connections {
     settings: Settings,
-    pool: Arc<Mutex<Pool<Source>>>,
-    secrets: WatchedSecrets,
+    shared: Arc<Shared>,
+    watched: Watched,
 }
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("Connections").field("pool", &self.shared.pool).finish_non_exhaustive()
+    }
+}
+
+/// What watches and endpoints tell of, and to whom.
+struct Shared {
+    pool: Mutex<Pool<Source>>,
+    changes: broadcast::Sender<Change>,
+}
+
+impl Shared {
+    fn tell(&self, sources: Vec<Source>) {
+        if !sources.is_empty() {
+            // Nobody may be listening.
+            let _ = self.changes.send(Change::Of(sources.into()));
+        }
+    }
+}
+
+impl Listener for Shared {
+    fn seen(&self, object: &Object, version: Option<&str>) {
+        let outdated = lock(&self.pool).outdated(object, version);
+        self.tell(outdated);
+    }
+
+    fn forgotten(&self, object: &Object) {
+        lock(&self.pool).forget(object);
     }
 }
 
 impl Connections {
     /// Reads nothing and connects to nothing.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, pool: Arc::default(), secrets: WatchedSecrets::default() }
+        let (changes, _) = broadcast::channel(BACKLOG);
+        let shared = Arc::new(Shared { pool: Mutex::default(), changes });
+        let (listener, shutdown) = (Arc::clone(&shared), settings.shutdown.clone());
+        let watched = Watched::new(settings.client.clone(), listener, shutdown);
+        Self { settings, shared, watched }
     }
 
-    /// The endpoint that a cluster uses: by `spec.credentialsRef` if it is set, else by the
-    /// manager's own credentials. One endpoint for each set of credentials, shared by all clusters
-    /// that use it. Proxmox is not asked.
+    /// The endpoint that a cluster uses: by `spec.connectionRef`, else by `spec.credentialsRef`,
+    /// else by the manager's own credentials. One endpoint for each set of credentials, shared by
+    /// all clusters that use it. Proxmox is not asked.
     ///
     /// # Errors
     ///
-    /// * [`Class::Blocked`]: there are no credentials, or the Secret or one of its keys is missing;
+    /// * [`Class::Blocked`]: there are no credentials, or an object or one of its keys is missing;
     /// * [`Class::Invalid`]: a value cannot be right, with the form that is wanted;
-    /// * [`Class::Denied`]: the manager may not read the Secret;
+    /// * [`Class::Denied`]: the manager may not read the object, or the cluster may not use it;
     /// * [`Class::Transient`]: the API server does not answer.
     pub async fn of(&self, cluster: &ProxmoxCluster) -> Result<Arc<Endpoint>, Fault> {
         let source = Source::of(cluster);
-        if let Source::Secret(key) = &source
-            && let Some(version) = self.version(key)
-            && let Some(endpoint) = lock(&self.pool).unchanged(&source, &version)
+        let namespace = cluster.namespace().unwrap_or_default();
+        let asker = format!("ProxmoxCluster {namespace}/{}", cluster.name_any());
+        let (reading, endpoint) = self.look(&source, &asker).await;
+        if reading.allowed.admits(&namespace) {
+            endpoint
+        } else {
+            Err(not_allowed(&source, &namespace, &asker))
+        }
+    }
+
+    /// What would make sure that it is Proxmox that a cluster speaks to, when any certificate is
+    /// believed; as of the last reading.
+    pub fn insecure(&self, cluster: &ProxmoxCluster) -> Option<String> {
+        let source = Source::of(cluster);
+        let pool = lock(&self.shared.pool);
+        pool.reading(&source)?.is_insecure.then(|| remedy::three_ways(&source))
+    }
+
+    /// A ProxmoxConnection, on its own behalf.
+    pub async fn connection(&self, name: &str) -> Look {
+        let source = Source::Connection(name.to_owned());
+        let (reading, endpoint) = self.look(&source, &source.to_string()).await;
+        let secrets = reading.versions.into_iter().filter_map(|(object, version)| match object {
+            Object::Secret(key) => Some(ObservedSecret {
+                name: key.name,
+                namespace: key.namespace,
+                resource_version: version?,
+            }),
+            Object::Connection(_) => None,
+        });
         {
-            return Ok(endpoint);
-        }
-        match self.read(&source, cluster).await {
-            Ok((credentials, version)) => self.open(source, credentials, version),
-            Err(fault) => {
-                // Credentials that were taken away are not used any longer; a server that does not
-                // answer has taken nothing away.
-                if fault.class != Class::Transient {
-                    lock(&self.pool).forget(&source);
-                }
-                Err(fault)
-            }
+            let insecure = reading.is_insecure.then(|| remedy::three_ways(&source));
+            Look { secrets: secrets.collect(), endpoint, insecure }
         }
     }
 
-    /// The version of a Secret, as far as it is known without asking.
-    fn version(&self, key: &ObjectKey) -> Option<String> {
-        let Settings { client, shutdown, .. } = &self.settings;
-        let (pool, source) = (Arc::clone(&self.pool), Source::Secret(key.clone()));
-        self.secrets.version(client, key, shutdown, move || lock(&pool).forget(&source))
+    /// Tells of every change that may concern a cluster or a connection, from now on.
+    pub fn changes(&self) -> impl Stream<Item = Change> + Send + use<> {
+        stream::unfold(self.shared.changes.subscribe(), |mut changes| async {
+            let change = match changes.recv().await {
+                Ok(change) => change,
+                Err(RecvError::Lagged(_)) => Change::Any,
+                Err(RecvError::Closed) => return None,
+            };
+            Some((change, changes))
+        })
     }
 
-    /// The credentials, and the version of the object that holds them if one does.
-    async fn read(
-        &self,
-        source: &Source,
-        cluster: &ProxmoxCluster,
-    ) -> Result<(Credentials, Option<String>), Fault> {
-        match source {
-            Source::Manager => match &self.settings.own.0 {
-                Ok(Some(own)) => Ok((own.clone(), None)),
-                Ok(None) => Err(no_credentials(cluster)),
-                Err(fault) => Err(fault.clone()),
-            },
-            Source::Secret(key) => {
-                let secret = self.secret(key, cluster).await?;
-                let version = secret.resource_version();
-                let data = secret.data.unwrap_or_default();
-                let data = data.into_iter().map(|(key, value)| (key, value.0)).collect();
-                Ok((credentials::of_secret(&key.to_string(), &data)?, version))
-            }
+    /// What is known of a source, read anew if need be.
+    async fn look(&self, source: &Source, asker: &str) -> (Reading, Result<Arc<Endpoint>, Fault>) {
+        let known = lock(&self.shared.pool).known(source);
+        if let Some((reading, endpoint)) = known
+            && !reading.versions.is_empty()
+            && self.are_current(&reading.versions)
+        {
+            return (reading, Ok(endpoint));
         }
+        let Settings { client, own, .. } = &self.settings;
+        let reader = Reader { client, own, watched: &self.watched, asker };
+        let found = reader.read(source).await;
+        let settled = self.settle(source, found);
+        // What changed between reading and watching is read again.
+        if self.are_outdated(&settled.0.versions) {
+            self.shared.tell(vec![source.clone()]);
+        }
+        settled
     }
 
-    async fn secret(&self, key: &ObjectKey, cluster: &ProxmoxCluster) -> Result<Secret, Fault> {
-        let secrets: Api<Secret> = Api::namespaced(self.settings.client.clone(), &key.namespace);
-        match secrets.get_opt(&key.name).await {
-            Ok(Some(secret)) => Ok(secret),
-            Ok(None) => Err(no_secret(key, cluster)),
-            Err(error) => Err(unreadable(key, &error)),
+    /// Whether the watches are sure that nothing changed.
+    fn are_current(&self, versions: &Versions) -> bool {
+        let is_current = |(object, read): &(Object, Option<String>)| matches!(self.watched.version(object), Seen::Version(seen) if read.as_ref() == Some(&seen));
+        // Every watch is asked, so that each of them goes on.
+        versions.iter().filter(|one| !is_current(one)).count() == 0
+    }
+
+    fn are_outdated(&self, versions: &Versions) -> bool {
+        versions.iter().any(|(object, read)| match self.watched.version(object) {
+            Seen::Version(seen) => read.as_ref() != Some(&seen),
+            Seen::Absent => read.is_some(),
+            Seen::Unsure => false,
+        })
+    }
+
+    fn settle(&self, source: &Source, found: Found) -> (Reading, Result<Arc<Endpoint>, Fault>) {
+        let Found { versions, allowed, credentials } = found;
+        let mut pool = lock(&self.shared.pool);
+        // Credentials that were taken away are not used any longer; a server that does not answer
+        // has taken nothing away.
+        if let Err(fault) = &credentials
+            && fault.class == Class::Transient
+            && let Some(before) = pool.reading(source)
+        {
+            return (before.clone(), Err(fault.clone()));
         }
+        let is_insecure = credentials.as_ref().is_ok_and(|found| found.tls == Tls::Insecure);
+        let opened = credentials.and_then(|credentials| self.open(&mut pool, source, credentials));
+        let digest = opened.as_ref().ok().map(|(digest, _)| *digest);
+        let reading = Reading { versions, allowed, digest, is_insecure };
+        pool.settle(source.clone(), reading.clone());
+        (reading, opened.map(|(_, endpoint)| endpoint))
     }
 
     fn open(
         &self,
-        source: Source,
+        pool: &mut Pool<Source>,
+        source: &Source,
         credentials: Credentials,
-        version: Option<String>,
-    ) -> Result<Arc<Endpoint>, Fault> {
+    ) -> Result<(Digest, Arc<Endpoint>), Fault> {
         let Settings { wakes, observer, clones, shutdown, .. } = &self.settings;
         let digest = credentials.digest();
-        let mut pool = lock(&self.pool);
-        let ledger = pool.ledger(&credentials.base_url.to_string());
-        let name = describe(&source);
-        pool.endpoint(source, (digest, version), || {
-            let url = credentials.base_url.to_string();
-            let (who, tls) = (credentials.auth.who().to_owned(), credentials.tls.clone());
-            let Credentials { base_url, auth, tls: wanted } = credentials;
-            let config = ClientConfig { base_url, auth, tls: wanted, limits: Limits::default() };
-            let client = pve::Client::observed(config, Arc::clone(observer))
-                .map_err(|error| Fault::new(Class::Invalid, format!("{name}: {error}")))?;
-            info!(url, who, credentials = name, ?tls, "Proxmox endpoint opened");
-            if tls == Tls::Insecure {
-                warn_insecure(&url, &name);
+        if let Some(endpoint) = pool.endpoint(&digest) {
+            return Ok((digest, endpoint));
+        }
+        let ledger = pool.ledger(&credentials.addresses());
+        let url = credentials.base_url.to_string();
+        let (who, tls) = (credentials.auth.who().to_owned(), credentials.tls.clone());
+        let Credentials { base_url, others, auth, tls: wanted } = credentials;
+        let config = ClientConfig { base_url, auth, tls: wanted, limits: Limits::default() };
+        let client = pve::Client::failing_over(config, others, Arc::clone(observer))
+            .map_err(|error| Fault::new(Class::Invalid, format!("{source}: {error}")))?;
+        info!(url, who, credentials = %source, ?tls, "Proxmox endpoint opened");
+        if tls == Tls::Insecure {
+            warn_insecure(&url, source);
+        }
+        let endpoint = Endpoint::start(client, ledger, *clones, wakes.clone(), shutdown.clone());
+        pool.add(digest, &endpoint);
+        let shared = Arc::clone(&self.shared);
+        let mut health = endpoint.lost();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move {
+            // Ends with the endpoint.
+            while health.changed().await.is_ok() {
+                let users = lock(&shared.pool).users(&digest);
+                shared.tell(users);
             }
-            Ok(Endpoint::start(client, ledger, *clones, wakes.clone(), shutdown.clone()))
-        })
+        }));
+        Ok((digest, endpoint))
     }
 }
 
@@ -194,73 +294,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn describe(source: &Source) -> String {
-    match source {
-        Source::Manager => "the manager's own credentials".to_owned(),
-        Source::Secret(key) => format!("Secret {key}"),
-    }
+fn not_allowed(source: &Source, namespace: &str, asker: &str) -> Fault {
+    Fault::new(
+        Class::Denied,
+        format!(
+            "{source} may not be used from namespace {namespace}: add {namespace} to \
+             spec.allowedNamespaces of {source}, or let spec.connectionRef of {asker} name another"
+        ),
+    )
+    .because(reasons::CONNECTION_NOT_ALLOWED)
 }
 
-fn warn_insecure(url: &str, credentials: &str) {
+fn warn_insecure(url: &str, source: &Source) {
     warn!(
         url,
-        credentials,
-        "the certificate of Proxmox is not checked, so anybody on the way can read the token. Three \
-         ways to check it: (1) a certificate of a public authority on Proxmox, and insecure: \
-         \"false\" in the Secret (or PROXMOX_INSECURE=false for the manager); (2) the same with \
-         /etc/pve/pve-root-ca.pem of Proxmox as root_ca in the Secret (or with \
-         --proxmox-root-cert-file); (3) the same with the certificate of the node itself \
-         (/etc/pve/local/pve-ssl.pem) there"
+        credentials = %source,
+        "the certificate of Proxmox is not checked, so anybody on the way can read the \
+         credentials. {}",
+        remedy::three_ways(source)
     );
-}
-
-fn name_of(cluster: &ProxmoxCluster) -> String {
-    format!("{}/{}", cluster.namespace().unwrap_or_default(), cluster.name_any())
-}
-
-/// The first words are those of capmox, which people search for.
-fn no_credentials(cluster: &ProxmoxCluster) -> Fault {
-    Fault::new(
-        Class::Blocked,
-        format!(
-            "No credentials found, ProxmoxCluster missing credentialsRef: set \
-             spec.credentialsRef.name of ProxmoxCluster {} to a Secret with the keys url, token and \
-             secret, or start the manager with PROXMOX_URL, PROXMOX_TOKEN and PROXMOX_SECRET",
-            name_of(cluster)
-        ),
-    )
-}
-
-fn no_secret(key: &ObjectKey, cluster: &ProxmoxCluster) -> Fault {
-    Fault::new(
-        Class::Blocked,
-        format!(
-            "credentials secret not found: Secret {} in namespace {} does not exist, which \
-             spec.credentialsRef of ProxmoxCluster {} names; create it with the keys url, token and \
-             secret",
-            key.name,
-            key.namespace,
-            name_of(cluster)
-        ),
-    )
-}
-
-fn unreadable(key: &ObjectKey, error: &kube::Error) -> Fault {
-    match error {
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => Fault::new(
-            Class::Denied,
-            format!(
-                "the manager may not read Secret {key}: {}; grant its service account get on \
-                 secrets in namespace {}",
-                status.message, key.namespace
-            ),
-        ),
-        kube::Error::Api(status) if status.code == 400 || status.code == 422 => Fault::new(
-            Class::Invalid,
-            format!("Secret {key} of spec.credentialsRef: {}", status.message),
-        ),
-        error => Fault::new(Class::Transient, format!("Secret {key} cannot be read: {error}")),
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,29 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::credentials::Digest;
+use super::source::{Allowed, Object};
 use crate::hypervisor::{Endpoint, Ledger};
+
+/// Objects that were read, each with its version; none when it was not there.
+pub(super) type Versions = Vec<(Object, Option<String>)>;
+
+/// What a source gave when it was read last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reading {
+    /// What was read for it.
+    pub(super) versions: Versions,
+    /// Who may use it.
+    pub(super) allowed: Allowed,
+    /// Its credentials, if it has any that can be used.
+    pub(super) digest: Option<Digest>,
+    /// Whether they believe any certificate.
+    pub(super) is_insecure: bool,
+}
 
 /// What is shared. `S` names a source of credentials.
 #[derive(Debug)]
 pub(super) struct Pool<S> {
-    /// Which credentials each source gave last, and the version of the source that gave them.
-    sources: HashMap<S, (Digest, Option<String>)>,
+    sources: HashMap<S, Reading>,
     endpoints: HashMap<Digest, Arc<Endpoint>>,
     /// By address alone: two credentials of one Proxmox cluster must not promise one VMID twice.
     /// Never dropped, because a promise outlives the credentials that it was made with.
@@ -23,44 +39,74 @@ impl<S> Default for Pool<S> {
     }
 }
 
-impl<S: std::hash::Hash + Eq> Pool<S> {
-    /// The endpoint of a source that is still the one that was read.
-    pub(super) fn unchanged(&self, source: &S, version: &str) -> Option<Arc<Endpoint>> {
-        let (digest, read) = self.sources.get(source)?;
-        let endpoint = self.endpoints.get(digest)?;
-        (read.as_deref() == Some(version)).then(|| Arc::clone(endpoint))
+impl<S: std::hash::Hash + Eq + Clone> Pool<S> {
+    /// The endpoint of a source as it was read last, with that reading.
+    pub(super) fn known(&self, source: &S) -> Option<(Reading, Arc<Endpoint>)> {
+        let reading = self.sources.get(source)?;
+        let endpoint = self.endpoints.get(reading.digest.as_ref()?)?;
+        Some((reading.clone(), Arc::clone(endpoint)))
     }
 
-    /// The endpoint that `digest` opens, from now on the one of `source`. The one that it had
-    /// before is let go when no other source uses it: whoever still holds it ends what is under
-    /// way.
-    pub(super) fn endpoint<E>(
-        &mut self,
-        source: S,
-        (digest, version): (Digest, Option<String>),
-        start: impl FnOnce() -> Result<Arc<Endpoint>, E>,
-    ) -> Result<Arc<Endpoint>, E> {
-        let known = self.endpoints.get(&digest).map(Arc::clone);
-        let endpoint = known.map_or_else(start, Ok)?;
-        self.endpoints.insert(digest, Arc::clone(&endpoint));
-        self.sources.insert(source, (digest, version));
+    /// What was read for a source.
+    pub(super) fn reading(&self, source: &S) -> Option<&Reading> {
+        self.sources.get(source)
+    }
+
+    /// The endpoint that `digest` opens.
+    pub(super) fn endpoint(&self, digest: &Digest) -> Option<Arc<Endpoint>> {
+        self.endpoints.get(digest).map(Arc::clone)
+    }
+
+    /// Keeps an endpoint for those whose credentials open it.
+    pub(super) fn add(&mut self, digest: Digest, endpoint: &Arc<Endpoint>) {
+        self.endpoints.insert(digest, Arc::clone(endpoint));
+    }
+
+    /// From now on this is what the source gives. The endpoint that it had before is let go when no
+    /// other source uses it: whoever still holds it ends what is under way.
+    pub(super) fn settle(&mut self, source: S, reading: Reading) {
+        self.sources.insert(source, reading);
         self.sweep();
-        Ok(endpoint)
     }
 
-    /// The source gives no credentials any more.
-    pub(super) fn forget(&mut self, source: &S) {
-        self.sources.remove(source);
+    /// The sources that were read from another version of an object.
+    pub(super) fn outdated(&self, object: &Object, version: Option<&str>) -> Vec<S> {
+        let differs = |reading: &Reading| {
+            let mut of_object = reading.versions.iter().filter(|(read, _)| read == object);
+            of_object.any(|(_, read)| read.as_deref() != version)
+        };
+        self.filtered(differs)
+    }
+
+    /// The sources whose credentials open an endpoint.
+    pub(super) fn users(&self, digest: &Digest) -> Vec<S> {
+        self.filtered(|reading| reading.digest.as_ref() == Some(digest))
+    }
+
+    fn filtered(&self, wanted: impl Fn(&Reading) -> bool) -> Vec<S> {
+        let found = self.sources.iter().filter(|(_, reading)| wanted(reading));
+        found.map(|(source, _)| source.clone()).collect()
+    }
+
+    /// Nobody asks any more for what is read from an object.
+    pub(super) fn forget(&mut self, object: &Object) {
+        self.sources.retain(|_, reading| reading.versions.iter().all(|(read, _)| read != object));
         self.sweep();
     }
 
-    /// The ledger of an address.
-    pub(super) fn ledger(&mut self, address: &str) -> Arc<Mutex<Ledger>> {
-        Arc::clone(self.ledgers.entry(address.to_owned()).or_default())
+    /// The ledger of a Proxmox cluster with these addresses: any of them leads to it.
+    pub(super) fn ledger(&mut self, addresses: &[String]) -> Arc<Mutex<Ledger>> {
+        let known = addresses.iter().find_map(|address| self.ledgers.get(address));
+        let ledger = known.map(Arc::clone).unwrap_or_default();
+        for address in addresses {
+            self.ledgers.entry(address.clone()).or_insert_with(|| Arc::clone(&ledger));
+        }
+        ledger
     }
 
     fn sweep(&mut self) {
         let sources = &self.sources;
-        self.endpoints.retain(|digest, _| sources.values().any(|(used, _)| used == digest));
+        self.endpoints
+            .retain(|digest, _| sources.values().any(|used| used.digest.as_ref() == Some(digest)));
     }
 }

@@ -3,7 +3,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use super::source::Allowed;
 use super::*;
+use crate::hypervisor::ObjectKey;
 use crate::pve::Call;
 
 const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
@@ -48,6 +50,25 @@ fn connections(own: Own) -> Connections {
     })
 }
 
+fn own(url: &str, token: &str) -> Credentials {
+    Own::new(given(url, token, UUID)).started.unwrap().unwrap()
+}
+
+/// As if the source had been read.
+fn settle(
+    connections: &Connections,
+    source: &Source,
+    credentials: Credentials,
+    version: Option<&str>,
+) -> Arc<Endpoint> {
+    let versions = match source {
+        Source::Secret(key) => vec![(Object::Secret(key.clone()), version.map(ToOwned::to_owned))],
+        _ => Vec::new(),
+    };
+    let found = Found { versions, allowed: Allowed::All, credentials: Ok(credentials) };
+    connections.settle(source, found).1.unwrap()
+}
+
 #[test]
 fn what_a_cluster_names_goes_before_what_the_manager_has() {
     let secret = |namespace: &str, name: &str| {
@@ -62,6 +83,19 @@ fn what_a_cluster_names_goes_before_what_the_manager_has() {
     ] {
         let cluster = cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": named}));
         assert_eq!(Source::of(&cluster), wanted, "{named}");
+        let mut cluster = cluster;
+        cluster.spec.connection_ref = Some(crate::api::ConnectionRef { name: "lab".to_owned() });
+        assert_eq!(Source::of(&cluster), Source::Connection("lab".to_owned()), "{named}");
+    }
+}
+
+#[test]
+fn a_namespace_that_is_not_allowed_is_told_apart_from_one_that_is() {
+    let some = |names: &[&str]| Allowed::Only(names.iter().map(|&name| name.to_owned()).collect());
+    for (allowed, admitted) in
+        [(Allowed::All, true), (some(&["ns"]), true), (some(&["other"]), false), (some(&[]), false)]
+    {
+        assert_eq!(allowed.admits("ns"), admitted, "{allowed:?}");
     }
 }
 
@@ -139,9 +173,8 @@ async fn an_api_server_that_does_not_answer_takes_no_credentials_away() {
 #[tokio::test]
 async fn one_address_has_one_ledger_whatever_the_credentials() {
     let connections = connections(Own::none());
-    let open = |source, token: &str, url: &str| {
-        let own = Own::new(given(url, token, UUID)).0.unwrap().unwrap();
-        connections.open(source, own, None).unwrap()
+    let open = |source: Source, token: &str, url: &str| {
+        settle(&connections, &source, own(url, token), None)
     };
     let source =
         |name: &str| Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
@@ -159,15 +192,19 @@ async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
     let connections = connections(Own::none());
     let open = |name: &str, token: &str, version: &str| {
         let source = Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
-        let own = Own::new(given("https://pve", token, UUID)).0.unwrap().unwrap();
-        connections.open(source, own, Some(version.to_owned())).unwrap()
+        settle(&connections, &source, own("https://pve", token), Some(version))
     };
     let before = open("a", "a@pve!old", "1");
     let shared = open("b", "a@pve!old", "7");
     assert!(Arc::ptr_eq(&before, &shared), "equal credentials of two Secrets");
     let key = |name: &str| Source::Secret(ObjectKey { namespace: "ns".into(), name: name.into() });
-    assert!(lock(&connections.pool).unchanged(&key("a"), "1").is_some());
-    assert!(lock(&connections.pool).unchanged(&key("a"), "2").is_none());
+    let object = |name: &str| match key(name) {
+        Source::Secret(key) => Object::Secret(key),
+        other => panic!("{other}"),
+    };
+    let outdated = |version| lock(&connections.shared.pool).outdated(&object("a"), Some(version));
+    assert_eq!(outdated("1"), []);
+    assert_eq!(outdated("2"), [key("a")]);
 
     let after = open("a", "a@pve!new", "2");
     assert!(!Arc::ptr_eq(&before, &after));
@@ -177,6 +214,7 @@ async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
     let held = Arc::strong_count(&before);
     open("b", "a@pve!new", "9");
     assert_eq!(Arc::strong_count(&before), held - 1, "nobody but its users holds it");
-    lock(&connections.pool).forget(&key("a"));
-    assert!(lock(&connections.pool).unchanged(&key("a"), "2").is_none());
+    connections.shared.forgotten(&object("a"));
+    assert!(lock(&connections.shared.pool).known(&key("a")).is_none());
+    assert!(lock(&connections.shared.pool).known(&key("b")).is_some());
 }

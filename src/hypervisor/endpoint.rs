@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +63,7 @@ pub struct Endpoint {
     gate: Arc<Gate>,
     /// Who asks whether the endpoint answers at all.
     askers: Arc<Gate>,
+    lost: watch::Sender<bool>,
     clones: Mutex<Queue>,
     pub(super) wakes: Wakes,
     pub(super) work: Notify,
@@ -108,6 +109,7 @@ impl Endpoint {
             health: Mutex::default(),
             gate: Arc::default(),
             askers: Arc::default(),
+            lost: watch::Sender::new(false),
             clones: Mutex::new(Queue::new(clones)),
             wakes,
             work: Notify::new(),
@@ -192,6 +194,7 @@ impl Endpoint {
         drop(health);
         self.gate.find();
         self.askers.find();
+        self.lost.send_if_modified(|lost| std::mem::replace(lost, false));
     }
 
     fn note_trouble(&self, error: &pve::Error) {
@@ -199,6 +202,20 @@ impl Endpoint {
         if error.is_endpoint_lost() {
             self.gate.lose(error.clone());
             self.askers.lose(error.clone());
+            self.lost.send_if_modified(|lost| !std::mem::replace(lost, true));
+        }
+    }
+
+    /// Whether the endpoint was of no use when it was asked last: it did not answer, was not
+    /// trusted, or refused the credentials.
+    pub fn lost(&self) -> watch::Receiver<bool> {
+        self.lost.subscribe()
+    }
+
+    /// A call that concerned one VM was refused for the credentials, which concerns everybody.
+    pub fn note_refusal(&self, error: &pve::Error) {
+        if *error.kind() == pve::ErrorKind::Unauthorized {
+            self.note_trouble(error);
         }
     }
 
@@ -261,6 +278,11 @@ impl Endpoint {
         if let Some(version) = self.version_of_late() {
             return Ok(version);
         }
+        self.ask_version().await
+    }
+
+    /// Asks the endpoint for its version, which shows that it answers and takes the credentials.
+    pub async fn ask_version(&self) -> Result<String, pve::Error> {
         match self.client.version().await {
             Ok(version) => {
                 lock(&self.health).version = Some(version.version.clone());

@@ -30,8 +30,12 @@ pub enum Operation {
     Eject,
     /// `imgdel`: removal of the seed ISO.
     DeleteSeed,
+    /// `qmshutdown`.
+    Shutdown,
     /// `qmstop`.
     Stop,
+    /// Taking the VM out of HA, which is no task.
+    LeaveHa,
     /// `qmdestroy`.
     Destroy,
     /// Found in the status of a machine after a restart; its kind is in the UPID.
@@ -49,7 +53,9 @@ impl Operation {
             Self::Start => "start the VM",
             Self::Eject => "eject the bootstrap ISO",
             Self::DeleteSeed => "delete the bootstrap ISO",
+            Self::Shutdown => "shut the guest down",
             Self::Stop => "stop the VM",
+            Self::LeaveHa => "take the VM out of HA",
             Self::Destroy => "destroy the VM",
             Self::Recorded => "finish the task recorded in status.taskRef",
         }

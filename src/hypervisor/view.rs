@@ -55,7 +55,8 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    fn of(status: Option<&str>) -> Self {
+    /// From the field `status` of a node, whatever list it is in.
+    pub fn of(status: Option<&str>) -> Self {
         match status {
             Some("online") => Self::Online,
             Some("offline") => Self::Offline,

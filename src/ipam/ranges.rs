@@ -298,6 +298,20 @@ mod tests {
 
     proptest! {
         #[test]
+        fn an_entry_is_refused_or_a_range_that_is_read_back(
+            text in prop_oneof![
+                "[0-9.]{1,16}(-|/)?[0-9.]{0,16}", "[0-9a-f:]{0,40}(-|/)?[0-9a-f:]{0,40}", ".{0,40}",
+            ],
+        ) {
+            if let Ok(range) = Range::parse(&text) {
+                prop_assert_eq!(Range::parse(&format!("{}-{}", range.first(), range.last())), Ok(range));
+                let all: Addresses = [range].into_iter().collect();
+                prop_assert!(all.contains(range.first()) && all.contains(range.last()));
+                prop_assert!(all.count() >= 1);
+            }
+        }
+
+        #[test]
         fn the_arithmetic_is_that_of_sets(
             added in prop::collection::vec(any_range(), 0..6),
             removed in prop::collection::vec(any_range(), 0..4),

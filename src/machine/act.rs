@@ -1,5 +1,6 @@
 //! Does what was decided: one step, one or two calls. Each step is safe to do twice.
 
+mod ending;
 mod kubernetes;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Exit, Operation, Place, Promise, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
-use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, DestroyOptions, Upid, VmConfig};
+use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, Upid, VmConfig};
 use crate::seen::Seen;
 
 impl Pass<'_> {
@@ -43,15 +44,17 @@ impl Pass<'_> {
                 Ok(())
             }
             Step::ForgetSeed => {
-                self.facts.status().bootstrap_iso = None;
+                self.forget_seed();
                 Ok(())
             }
             Step::Untag(options) => {
-                self.facts.status().bootstrap_iso = None;
+                self.forget_seed();
                 self.configure(options, Operation::Eject).await
             }
             Step::Start(power) => self.start(power).await,
             Step::DeleteSeed(volume) => self.delete_seed(&volume).await,
+            Step::LeaveHa => self.leave_ha().await,
+            Step::Shutdown(timeout) => self.shut_down(timeout).await,
             Step::Stop => self.stop().await,
             Step::Destroy => self.destroy().await,
             Step::ReleaseClaims => self.release_claims().await,
@@ -85,14 +88,17 @@ impl Pass<'_> {
     /// looked at anew.
     fn started(&mut self, endpoint: &Endpoint, operation: Operation, upid: Option<Upid>) {
         let runs = upid.is_some();
+        self.note_accepted((!runs).then_some(operation));
         if let Some(upid) = upid {
             tracing::info!(%upid, "asked Proxmox to {}", operation.verb());
             endpoint.follow(&self.key, upid, operation);
         } else {
+            tracing::info!("asked Proxmox to {}, which names no task", operation.verb());
             endpoint.forget_task(&self.key);
         }
         self.facts.task = endpoint.task(&self.key);
         self.facts.power = None;
+        self.facts.stored = None;
         // These change nothing that later steps read in the configuration.
         let spares = matches!(
             operation,
@@ -109,7 +115,12 @@ impl Pass<'_> {
     }
 
     /// A lock that somebody holds is waited for; anything else is told.
-    fn refused(&self, operation: Operation, error: &pve::Error) -> Setback {
+    fn refused(&mut self, operation: Operation, error: &pve::Error) -> Setback {
+        let leaves_something = matches!(operation, Operation::Clone | Operation::Upload);
+        if error.outcome_unknown() && leaves_something {
+            self.note_lost(operation);
+        }
+        self.note_refusing(operation, error.cause(), error.class());
         let mut message = error.to_string();
         if let Some(remedy) = remedy(error.cause(), operation, &self.facts) {
             message = format!("{message}: {remedy}");
@@ -118,6 +129,17 @@ impl Pass<'_> {
             message.push_str("; whether it took effect is going to be looked at");
         }
         Setback::Fault(operation, Fault::new(error.class(), message))
+    }
+
+    /// A storage that has no room for the seed, is away, or may not be written to, is left for
+    /// another one.
+    fn note_refusing(&mut self, operation: Operation, cause: Option<Cause>, class: Class) {
+        let refuses =
+            matches!(cause, Some(Cause::NoSpace | Cause::StorageMissing)) || class == Class::Denied;
+        if operation == Operation::Upload && refuses {
+            let storage = self.facts.recorded_seed().and_then(seed::storage_of);
+            self.remember(|past| past.refusing.clone_from(&storage));
+        }
     }
 
     fn failed_task(&mut self) -> Setback {
@@ -138,7 +160,9 @@ impl Pass<'_> {
                     }
                     Exit::Success => "OK".to_owned(),
                 };
-                let remedy = remedy(Cause::of(&said), ended.operation, &self.facts);
+                let cause = Cause::of(&said);
+                self.note_refusing(ended.operation, cause, Class::TaskFailed);
+                let remedy = remedy(cause, ended.operation, &self.facts);
                 let remedy = remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default();
                 (ended.operation, format!("{said} (task {}){remedy}", ended.upid))
             },
@@ -175,6 +199,9 @@ impl Pass<'_> {
         match &written {
             Ok(()) => {
                 self.shared.memory.with(&self.key, |remembered| remembered.untouched = is_new);
+                if is_new {
+                    self.remember(|past| past.cloned = false);
+                }
                 endpoint.watch(vmid, self.key.clone());
                 tracing::info!(%vmid, %node, %template, "chose where the VM goes");
             }
@@ -190,6 +217,7 @@ impl Pass<'_> {
         endpoint.ledger().mark_taken(vmid, tokio::time::Instant::now());
         endpoint.ledger().release(vmid, self.facts.uid());
         tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
+        self.remember(|past| past.cloned = false);
         self.facts.vm = None;
         self.facts.placement = None;
         self.facts.clone_refused = false;
@@ -216,7 +244,7 @@ impl Pass<'_> {
     }
 
     /// What the clone takes up.
-    async fn place(&self, endpoint: &Endpoint, template: &TemplateRef) -> Place {
+    async fn place(&mut self, endpoint: &Endpoint, template: &TemplateRef) -> Place {
         let mut storage = self.facts.machine.spec.storage.clone();
         if storage.is_none() {
             let config = self.template_config(endpoint, template).await.ok();
@@ -240,7 +268,8 @@ impl Pass<'_> {
         match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
             Ok(upid) => {
                 self.note_growth(None);
-                self.started(endpoint, Operation::Clone, Some(upid));
+                self.remember(|past| past.cloned = true);
+                self.started(endpoint, Operation::Clone, upid);
                 Ok(())
             }
             Err(error) if error.is_vmid_taken() => {
@@ -250,18 +279,23 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
-            Err(error) => Err(self.refused(Operation::Clone, &error)),
+            Err(error) => {
+                if error.outcome_unknown() {
+                    self.remember(|past| past.cloned = true);
+                }
+                Err(self.refused(Operation::Clone, &error))
+            }
         }
     }
 
     async fn clone_options(
-        &self,
+        &mut self,
         endpoint: &Endpoint,
         vmid: VmId,
         node: &NodeName,
         template: &TemplateRef,
     ) -> Result<CloneOptions, Setback> {
-        let spec = &self.facts.machine.spec;
+        let spec = self.facts.machine.spec.clone();
         let own = spec.description.clone().filter(|text| !text.trim().is_empty());
         let described = match own {
             Some(text) => Some(text),
@@ -294,7 +328,7 @@ impl Pass<'_> {
 
     /// As read for the choice, else read now.
     async fn template_config(
-        &self,
+        &mut self,
         endpoint: &Endpoint,
         template: &TemplateRef,
     ) -> Result<VmConfig, Setback> {
@@ -308,7 +342,9 @@ impl Pass<'_> {
     }
 
     async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {
+        let node = self.vm_node().map(|node| node.to_string());
         self.facts.status().bootstrap_iso = Some(volume.clone());
+        self.facts.status().bootstrap_iso_node = node;
         self.write_status().await?;
         let kept = self.stored.status.as_ref().and_then(|status| status.bootstrap_iso.as_ref());
         if kept != Some(&volume) {
@@ -319,6 +355,12 @@ impl Pass<'_> {
             self.facts.records_lost = true;
         }
         Ok(())
+    }
+
+    fn forget_seed(&mut self) {
+        let status = self.facts.status();
+        status.bootstrap_iso = None;
+        status.bootstrap_iso_node = None;
     }
 
     async fn configure(
@@ -339,7 +381,14 @@ impl Pass<'_> {
                 self.started(&endpoint, operation, upid);
                 Ok(())
             }
-            Err(error) => Err(self.refused(operation, &error)),
+            Err(error) => {
+                if error.is_volume_missing() {
+                    // The seed is not where its upload put it: it has to be stored once more.
+                    endpoint.forget_task(&self.key);
+                    self.facts.task = None;
+                }
+                Err(self.refused(operation, &error))
+            }
         }
     }
 
@@ -370,44 +419,10 @@ impl Pass<'_> {
         };
         match endpoint.client().upload_iso(&node, storage, &file_name(vmid), image.into()).await {
             Ok(upid) => {
-                self.started(&endpoint, Operation::Upload, Some(upid));
+                self.started(&endpoint, Operation::Upload, upid);
                 Ok(())
             }
             Err(error) => Err(self.refused(Operation::Upload, &error)),
-        }
-    }
-
-    async fn delete_seed(&mut self, volume: &str) -> Result<(), Setback> {
-        let (endpoint, node, _) = self.vm(Operation::DeleteSeed)?;
-        let Some(storage) = seed::storage_of(volume) else {
-            // Nothing that could be deleted: a text that names no storage.
-            self.facts.seed_deleted = true;
-            return Ok(());
-        };
-        match endpoint.client().delete_volume(&node, &storage, volume).await {
-            Ok(Some(upid)) => {
-                let seen = self.facts.vm.clone();
-                self.started(&endpoint, Operation::DeleteSeed, Some(upid));
-                self.facts.vm = seen;
-                Ok(())
-            }
-            Ok(None) => {
-                self.facts.seed_deleted = true;
-                Ok(())
-            }
-            Err(error) if error.is_volume_missing() => {
-                self.facts.seed_deleted = true;
-                Ok(())
-            }
-            // With its storage or its node the file is out of everybody's reach.
-            Err(error)
-                if matches!(error.cause(), Some(Cause::NodeMissing | Cause::StorageMissing)) =>
-            {
-                tracing::warn!(volume, %error, "the bootstrap ISO is out of reach for good");
-                self.facts.seed_deleted = true;
-                Ok(())
-            }
-            Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
         }
     }
 
@@ -415,47 +430,16 @@ impl Pass<'_> {
         let (endpoint, node, vmid) = self.vm(Operation::Start)?;
         let asked = match power {
             Power::Paused => endpoint.client().resume_vm(&node, vmid).await,
-            Power::Running | Power::Stopped => endpoint.client().start_vm(&node, vmid).await,
+            Power::Running | Power::Stopped | Power::Halted(_) => {
+                endpoint.client().start_vm(&node, vmid).await
+            }
         };
         match asked {
             Ok(upid) => {
-                self.started(&endpoint, Operation::Start, Some(upid));
+                self.started(&endpoint, Operation::Start, upid);
                 Ok(())
             }
             Err(error) => Err(self.refused(Operation::Start, &error)),
-        }
-    }
-
-    async fn stop(&mut self) -> Result<(), Setback> {
-        let (endpoint, node, vmid) = self.vm(Operation::Stop)?;
-        match endpoint.client().stop_vm(&node, vmid).await {
-            Ok(upid) => {
-                self.started(&endpoint, Operation::Stop, Some(upid));
-                Ok(())
-            }
-            Err(error) => Err(self.refused(Operation::Stop, &error)),
-        }
-    }
-
-    async fn destroy(&mut self) -> Result<(), Setback> {
-        let (endpoint, node, vmid) = self.vm(Operation::Destroy)?;
-        // Purge takes the VM out of backup jobs, replication and HA, where it would be a stray
-        // entry; disks that only share the VMID in their name are not ours to delete.
-        let options = DestroyOptions { purge: true, ..DestroyOptions::default() };
-        match endpoint.client().destroy_vm(&node, vmid, options).await {
-            Ok(upid) => {
-                self.started(&endpoint, Operation::Destroy, Some(upid));
-                Ok(())
-            }
-            Err(error) if error.is_vm_missing() => {
-                self.facts.vm = None;
-                Ok(())
-            }
-            Err(error) => {
-                // What ended before says nothing of it any more.
-                endpoint.forget_task(&self.key);
-                Err(self.refused(Operation::Destroy, &error))
-            }
         }
     }
 }
@@ -467,7 +451,7 @@ fn storage_of_disks(config: &VmConfig) -> Option<String> {
 }
 
 /// The seed's disc image.
-fn image(facts: &Facts) -> Result<Vec<u8>, String> {
+pub(super) fn image(facts: &Facts) -> Result<Vec<u8>, String> {
     let (Some(vm), Some(Seen::Present(data))) = (facts.vm(), &facts.bootstrap) else {
         return Err("the bootstrap data was not read".to_owned());
     };

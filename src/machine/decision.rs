@@ -44,6 +44,8 @@ pub(super) enum Look {
     Bootstrap,
     /// Storages that take the seed.
     IsoStorages,
+    /// Whether this seed is whole on its storage.
+    Stored(String),
     /// Agent and cloud-init.
     Guest,
 }
@@ -108,6 +110,10 @@ pub(super) enum Step {
     Eject(std::collections::BTreeMap<String, String>),
     /// Delete the seed from its storage.
     DeleteSeed(String),
+    /// Take the VM out of HA, which would start it again.
+    LeaveHa,
+    /// Let the guest shut down for at most this long, then stop it.
+    Shutdown(Duration),
     /// Stop the VM.
     Stop,
     /// Destroy the VM and its disks.
@@ -131,6 +137,8 @@ impl Step {
             Self::Start(_) => Operation::Start,
             Self::Eject(_) | Self::Untag(_) => Operation::Eject,
             Self::DeleteSeed(_) => Operation::DeleteSeed,
+            Self::LeaveHa => Operation::LeaveHa,
+            Self::Shutdown(_) => Operation::Shutdown,
             Self::Stop => Operation::Stop,
             Self::Destroy => Operation::Destroy,
             _ => return None,
@@ -167,6 +175,15 @@ pub(super) enum Waiting {
         upid: String,
         /// Why its state is not known just now.
         trouble: Option<String>,
+    },
+    /// The effect of something that was asked for, and for which there is no task to follow.
+    Effect(Operation),
+    /// The end of the time in which a call can still take effect whose answer was lost.
+    Late {
+        /// What was asked for.
+        operation: Operation,
+        /// How much longer.
+        left: Duration,
     },
     /// The next try after a fault, which the condition keeps telling.
     Retry,
@@ -205,6 +222,13 @@ pub(super) enum Waiting {
     Answer,
     /// The protection flag of the VM.
     Protected(VmId),
+    /// The VM exists as a process and does not go on.
+    Halted {
+        /// The VMID.
+        vmid: VmId,
+        /// QEMU's own word for it.
+        word: String,
+    },
 }
 
 /// When to look again if nothing happens before.

@@ -4,11 +4,14 @@
 //! then they are `None`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::api::capi::{self, Cluster, Machine};
-use crate::api::{ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus};
+use crate::api::{
+    ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
+};
 use crate::fault::Fault;
-use crate::hypervisor::{GuestEntry, NodeState, StorageEntry, TaskState};
+use crate::hypervisor::{GuestEntry, NodeState, Operation, StorageEntry, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::ipam::Slot;
 use crate::placement::TemplateRef;
@@ -72,6 +75,38 @@ pub(super) struct Facts {
     pub clone_refused: bool,
     /// The VMID is certainly somebody else's: the very first clone under it was refused.
     pub vmid_foreign: bool,
+    /// Whether the recorded seed is whole on its storage, when looked for.
+    pub stored: Option<Seen<()>>,
+    /// Whether the VM is a resource of the HA manager, as far as its status tells.
+    pub in_ha: bool,
+    /// What this process did before.
+    pub past: Past,
+}
+
+/// What this process remembers of earlier passes. All of it is lost with the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Past {
+    /// What Proxmox accepted last without a task to follow.
+    pub accepted: Option<Call>,
+    /// The latest call whose answer was lost, and whose effect would leave something behind.
+    pub lost: Option<Call>,
+    /// A clone under the recorded VMID was asked for, and not refused.
+    pub cloned: bool,
+    /// The storage that would not take the seed last.
+    pub refusing: Option<StorageName>,
+    /// The VM was taken out of HA, or cannot be.
+    pub outside_ha: bool,
+    /// The guest was asked to shut down.
+    pub shutdown_asked: bool,
+}
+
+/// A call to Proxmox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    /// What for.
+    pub operation: Operation,
+    /// How long ago that was when the pass began.
+    pub age: Duration,
 }
 
 /// One wanted address.
@@ -145,6 +180,37 @@ pub(super) enum Power {
     Paused,
     /// It does not run.
     Stopped,
+    /// Its process exists and cannot go on.
+    Halted(Halt),
+}
+
+/// Why a VM cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// A disk could not be read or written.
+    IoError,
+    /// QEMU itself.
+    InternalError,
+    /// The guest's kernel.
+    GuestPanicked,
+}
+
+impl Halt {
+    /// From QEMU's own word.
+    pub(super) fn of(word: &str) -> Option<Self> {
+        [Self::IoError, Self::InternalError, Self::GuestPanicked]
+            .into_iter()
+            .find(|halt| halt.word() == word)
+    }
+
+    /// QEMU's own word.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::IoError => "io-error",
+            Self::InternalError => "internal-error",
+            Self::GuestPanicked => "guest-panicked",
+        }
+    }
 }
 
 /// What a choice of VMID and node is made from.
@@ -297,6 +363,17 @@ impl Facts {
         self.machine.status.as_ref()?.bootstrap_iso.as_deref()
     }
 
+    /// The node on whose storage the seed was put, as recorded.
+    pub(super) fn seed_node(&self) -> Option<NodeName> {
+        self.machine.status.as_ref()?.bootstrap_iso_node.as_deref()?.parse().ok()
+    }
+
+    /// How long the guest may take to shut down before the VM is deleted; `None`: no time at all.
+    pub(super) fn shutdown_timeout(&self) -> Option<Duration> {
+        let annotations = self.machine.metadata.annotations.as_ref()?;
+        Some(shutdown_timeout(annotations.get(SHUTDOWN_TIMEOUT_ANNOTATION)?))
+    }
+
     /// The volume id of the seed ISO in the VM's drive.
     pub(super) fn attached_seed(&self) -> Option<String> {
         let vmid = self.vmid()?;
@@ -317,5 +394,38 @@ impl Facts {
             .as_ref()
             .and_then(|owner| capi::cluster_name(&owner.metadata))
             .or_else(|| capi::cluster_name(&self.machine.metadata))
+    }
+}
+
+/// Seconds, or minutes with an `m`; what cannot be read is a wish all the same.
+fn shutdown_timeout(text: &str) -> Duration {
+    const UNREADABLE: Duration = Duration::from_mins(1);
+    const LONGEST: Duration = Duration::from_hours(1);
+    let text = text.trim();
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(minutes) => (minutes, 60),
+        None => (text.trim_end_matches('s'), 1),
+    };
+    let seconds = number.parse::<u64>().ok().map(|number| number.saturating_mul(unit));
+    seconds.map_or(UNREADABLE, Duration::from_secs).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_shut_down_is_read_in_seconds_and_minutes_and_bounded() {
+        for (text, seconds) in [
+            ("90", 90),
+            ("90s", 90),
+            ("2m", 120),
+            ("0", 0),
+            ("soon", 60),
+            ("", 60),
+            ("9999m", 3600),
+        ] {
+            assert_eq!(shutdown_timeout(text), Duration::from_secs(seconds), "{text:?}");
+        }
     }
 }

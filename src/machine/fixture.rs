@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts, VmFact, VmSeen};
+use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts, Past, VmFact, VmSeen};
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::ids::VmId;
@@ -82,6 +82,9 @@ pub(super) fn fresh() -> Facts {
         records_lost: false,
         clone_refused: false,
         vmid_foreign: false,
+        stored: None,
+        in_ha: false,
+        past: Past::default(),
     };
     wish(&mut facts);
     facts

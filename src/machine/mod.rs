@@ -12,6 +12,7 @@ mod desired;
 mod facts;
 #[cfg(test)]
 mod fixture;
+mod memory;
 mod observe;
 mod pass;
 mod placing;
@@ -19,12 +20,15 @@ mod quiet;
 mod remedy;
 mod report;
 mod seed;
+#[cfg(test)]
+mod simulation;
 mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{self, Action};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Resource, ResourceExt};
@@ -33,11 +37,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span, warn};
 
-use crate::api::ProxmoxMachine;
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
 use decision::Wake;
-use pass::{Interrupted, Memory, Pass, Shared};
+use memory::Memory;
+use pass::{Interrupted, Shared};
 use quiet::Bell;
 use stores::{Selection, Stored};
 
@@ -78,6 +82,8 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
     let ringing = bell.clone();
+    #[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
+    let clock = Timestamp::now;
     let shared = Arc::new(Shared {
         client,
         connections,
@@ -86,6 +92,8 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         memory,
         bell,
         started,
+        clock: Box::new(clock),
+        chance: Box::new(quiet::chance),
         at_one_endpoint,
     });
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
@@ -131,10 +139,13 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
             return Ok(Action::requeue(if early { AT_ONCE } else { FIRST_READING }));
         }
         match &object.0 {
-            Ok(machine) => match shared.still_rests(machine) {
-                Some(action) => Ok(action),
-                None => Box::pin(Pass::new(&shared, machine.clone()).run()).await,
-            },
+            Ok(machine) => {
+                let wake = Box::pin(shared.serve(machine.clone())).await?;
+                Ok(match wake {
+                    Wake::OnChange => Action::await_change(),
+                    Wake::After(time) => Action::requeue(time),
+                })
+            }
             Err(invalid) => {
                 warn!(error = %invalid, "the object cannot be read; correct it");
                 Ok(Action::await_change())
@@ -144,34 +155,20 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
     work.instrument(span).await
 }
 
-impl Shared {
-    /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
-    fn still_rests(&self, machine: &ProxmoxMachine) -> Option<Action> {
-        let key = observe::key_of(machine);
-        if self.memory.is_gone(machine.metadata.uid.as_deref()) {
-            return Some(Action::await_change());
-        }
-        if self.bell.rang(&key) {
-            return None;
-        }
-        let version = machine.metadata.resource_version.as_deref();
-        let rest = self.memory.with(&key, |remembered| remembered.rest_at(version))?;
-        Some(match rest.goes_on(Instant::now())? {
-            Wake::OnChange => Action::await_change(),
-            Wake::After(time) => Action::requeue(time),
-        })
-    }
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "the signature that the controller calls")]
 /// The API server's trouble is its own: the next pass starts from what is there then.
 fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
+    if matches!(error, Interrupted::Api(_)) {
+        warn!(machine = %object.name_any(), %error, "pass interrupted");
+    }
+    Action::requeue(pause_after(error))
+}
+
+/// When a pass that was interrupted is made again.
+const fn pause_after(error: &Interrupted) -> Duration {
     match error {
-        Interrupted::Conflict => Action::requeue(AT_ONCE),
-        Interrupted::Crowded => Action::requeue(CROWDED),
-        Interrupted::Api(_) => {
-            warn!(machine = %object.name_any(), %error, "pass interrupted");
-            Action::requeue(Duration::from_secs(5))
-        }
+        Interrupted::Conflict => AT_ONCE,
+        Interrupted::Crowded => CROWDED,
+        Interrupted::Api(_) => Duration::from_secs(5),
     }
 }

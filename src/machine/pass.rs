@@ -1,18 +1,17 @@
 //! One pass over one machine: observe, decide and act in turns, then report.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use tracing::{debug, info, warn};
 
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
-use super::facts::{Facts, VmFact, VmSeen};
+use super::facts::{Call, Facts, Past};
+use super::memory::Memory;
 use super::observe;
 use super::quiet::{Bell, Rest, is_brief, spread};
 use super::report::{self, Conclusion};
@@ -49,106 +48,35 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) bell: Bell,
     pub(super) started: tokio::time::Instant,
+    /// The time, which decisions and reports get as an argument.
+    pub(super) clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Some number.
+    pub(super) chance: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Machines that may ask one endpoint at once.
     pub(super) at_one_endpoint: usize,
 }
 
-/// What is remembered of machines between passes. All of it may be lost: it only makes things
-/// quicker, and keeps a foreign VM from being waited for.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    machines: Mutex<HashMap<ObjectKey, Remembered>>,
-    /// UIDs of machines that are gone, whose copies may still be there for a moment.
-    gone: Mutex<HashMap<String, tokio::time::Instant>>,
-}
-
-/// How long a copy may be behind.
-const BEHIND: Duration = Duration::from_secs(30);
-
-/// What is remembered of one machine.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Remembered {
-    /// Faults in a row.
-    pub(super) faults: u32,
-    /// Since when the VM is absent.
-    pub(super) absent_since: Option<tokio::time::Instant>,
-    /// How often the guest was asked since it was started.
-    pub(super) guest_looks: u32,
-    /// The step done last, and how often in a row.
-    repeated: Option<(Step, u32)>,
-    /// A VMID was chosen by this process and no clone has been asked for under it yet.
-    pub(super) untouched: bool,
-    /// The size in GiB that the boot volume was grown to.
-    pub(super) grown: Option<u32>,
-    /// The object as the API server answered the last write, until the copy catches up.
-    latest: Option<ProxmoxMachine>,
-    /// Versions that came before it.
-    outdated: Vec<String>,
-    /// The VM as last read, while nothing was done to it since.
-    pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
-    /// What the last pass rests until.
-    pub(super) rest: Option<Rest>,
-}
-
-/// How long a VM's configuration may serve later passes. What is written carries its digest, and
-/// what is refused makes it be read again.
-const VM_KEPT: Duration = Duration::from_secs(30);
-
-impl Memory {
-    /// Works on what is remembered of a machine.
-    pub(super) fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Remembered) -> T) -> T {
-        let mut all = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
-        work(all.entry(key.clone()).or_default())
-    }
-
-    /// Forgets a machine that is gone.
-    pub(super) fn bury(&self, key: &ObjectKey, uid: &str) {
-        self.machines.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        gone.retain(|_, since| since.elapsed() < BEHIND);
-        gone.insert(uid.to_owned(), tokio::time::Instant::now());
-    }
-
-    /// Whether a machine is gone, although there is a copy of it.
-    pub(super) fn is_gone(&self, uid: Option<&str>) -> bool {
-        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        uid.is_some_and(|uid| gone.contains_key(uid))
-    }
-}
-
-impl Remembered {
-    /// Takes note of a write that replaced the version `before`.
-    pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
-        self.outdated.extend(before);
-        self.latest = Some(now.clone());
-    }
-
-    /// What is rested for, if a copy of this version is no news.
-    pub(super) fn rest_at(&self, version: Option<&str>) -> Option<Rest> {
-        let version = version?;
-        let is_own = |known: &String| known == version;
-        let known = |rest: &&Rest| rest.is_at(version) || self.outdated.iter().any(is_own);
-        self.rest.as_ref().filter(known).cloned()
-    }
-
-    /// The VM, if it was read a moment ago.
-    fn vm(&self) -> Option<VmSeen> {
-        let (vm, read) = self.vm.as_ref()?;
-        (read.elapsed() < VM_KEPT).then(|| VmSeen::Present(vm.clone()))
-    }
-
-    /// The newer of the copy and of what was written last.
-    fn newest(&mut self, copy: ProxmoxMachine) -> ProxmoxMachine {
-        let version = copy.metadata.resource_version.as_ref();
-        let behind = version.is_some_and(|version| self.outdated.contains(version));
-        match &self.latest {
-            Some(latest) if behind && latest.metadata.uid == copy.metadata.uid => latest.clone(),
-            _ => {
-                self.latest = None;
-                self.outdated.clear();
-                copy
-            }
+impl Shared {
+    /// Runs a pass, if there is anything to do, and says when the next one is due.
+    pub(super) async fn serve(&self, machine: ProxmoxMachine) -> Result<Wake, Interrupted> {
+        match self.still_rests(&machine) {
+            Some(wake) => Ok(wake),
+            None => Pass::new(self, machine).run().await,
         }
+    }
+
+    /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
+    fn still_rests(&self, machine: &ProxmoxMachine) -> Option<Wake> {
+        let key = observe::key_of(machine);
+        if self.memory.is_gone(machine.metadata.uid.as_deref()) {
+            return Some(Wake::OnChange);
+        }
+        if self.bell.rang(&key) {
+            return None;
+        }
+        let version = machine.metadata.resource_version.as_deref();
+        let rest = self.memory.with(&key, |remembered| remembered.rest_at(version))?;
+        rest.goes_on(tokio::time::Instant::now())
     }
 }
 
@@ -214,14 +142,14 @@ impl<'a> Pass<'a> {
     /// Starts from the newest copy of the object.
     pub(super) fn new(shared: &'a Shared, copy: ProxmoxMachine) -> Self {
         let key = observe::key_of(&copy);
-        let (stored, grown, vm) = shared.memory.with(&key, |remembered| {
+        let (stored, grown, past, vm) = shared.memory.with(&key, |remembered| {
             remembered.rest = None;
-            (remembered.newest(copy), remembered.grown, remembered.vm())
+            (remembered.newest(copy), remembered.grown, remembered.past_now(), remembered.vm())
         });
         // Of a machine that is up the list tells first.
         let is_up = stored.status.as_ref().is_some_and(|status| status.ready);
         let vm = vm.filter(|_| !is_up || stored.metadata.deletion_timestamp.is_some());
-        let facts = Facts { vm, grown, ..observe::gather(&shared.stores, stored.clone()) };
+        let facts = Facts { vm, grown, past, ..observe::gather(&shared.stores, stored.clone()) };
         Self {
             shared,
             key,
@@ -236,11 +164,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Runs the pass and says when the next one is due.
-    pub(super) async fn run(mut self) -> Result<Action, Interrupted> {
+    pub(super) async fn run(mut self) -> Result<Wake, Interrupted> {
         let conclusion = self.turns().await?;
         if let Conclusion::Decided(Decision::Gone) = conclusion {
             self.end();
-            return Ok(Action::await_change());
+            return Ok(Wake::OnChange);
         }
         if !keeps_the_vm(&conclusion) {
             self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
@@ -269,21 +197,39 @@ impl<'a> Pass<'a> {
     }
 
     /// Ends the pass. Until then only a change that is not its own makes the next one.
-    fn rest(&self, wake: Wake) -> Action {
-        let wake = spread(wake);
+    fn rest(&self, wake: Wake) -> Wake {
+        let wake = spread(wake, (self.shared.chance)());
         let version = self.stored.metadata.resource_version.clone();
         self.shared.memory.with(&self.key, |remembered| {
             remembered.rest = version.map(|version| Rest::new(version, wake));
         });
-        match wake {
-            Wake::OnChange => Action::await_change(),
-            Wake::After(time) => Action::requeue(time),
-        }
+        wake
+    }
+
+    /// Remembers that Proxmox accepted a call and named no task to follow, or that there is none.
+    pub(super) fn note_accepted(&mut self, operation: Option<Operation>) {
+        let call = operation.map(|operation| Call { operation, age: Duration::ZERO });
+        self.remember(|past| past.accepted = call);
+        let at = call.map(|_| tokio::time::Instant::now());
+        self.shared.memory.with(&self.key, |remembered| remembered.accepted_at = at);
+    }
+
+    /// Remembers that the answer to a call was lost.
+    pub(super) fn note_lost(&mut self, operation: Operation) {
+        self.remember(|past| past.lost = Some(Call { operation, age: Duration::ZERO }));
+        let at = tokio::time::Instant::now();
+        self.shared.memory.with(&self.key, |remembered| remembered.lost_at = Some(at));
+    }
+
+    /// Remembers something for this pass and later ones.
+    pub(super) fn remember(&mut self, change: impl Fn(&mut Past)) {
+        change(&mut self.facts.past);
+        self.shared.memory.with(&self.key, |remembered| change(&mut remembered.past));
     }
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
         for _ in 0..TURNS {
-            let decision = decide(&self.facts, now());
+            let decision = decide(&self.facts, (self.shared.clock)());
             debug!(?decision, "decided");
             match decision {
                 Decision::Look(look) => {
@@ -351,9 +297,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    async fn report(mut self, conclusion: &Conclusion) -> Result<Action, Interrupted> {
+    async fn report(mut self, conclusion: &Conclusion) -> Result<Wake, Interrupted> {
         let pause = self.pause(conclusion);
-        let at = now();
+        let at = (self.shared.clock)();
         let status = report::status(&self.facts, conclusion, pause, at);
         let old = self.stored.status.clone().unwrap_or_default();
         let said = conditions::find(&old.conditions, reasons::VM_PROVISIONED);
@@ -370,8 +316,8 @@ impl<'a> Pass<'a> {
                 "VMProvisioned"
             );
             // Steps on the way are told by the condition, which is there for as long as they take.
-            if condition.status == "True" || is_bad(&condition) {
-                self.announce(&condition).await;
+            if condition.status == "True" || is_bad(&condition) || conclusion.is_fault() {
+                self.announce(&condition, conclusion.is_fault()).await;
             }
         }
         if let Conclusion::Faulted(operation, fault) = conclusion {
@@ -409,10 +355,17 @@ impl<'a> Pass<'a> {
         })
     }
 
-    async fn announce(&self, condition: &conditions::Condition) {
+    async fn announce(&self, condition: &conditions::Condition, is_fault: bool) {
         let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
-        let type_ = if is_bad(condition) { EventType::Warning } else { EventType::Normal };
+        let bad = is_fault || is_bad(condition);
+        let type_ = if bad { EventType::Warning } else { EventType::Normal };
         self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
+    }
+
+    /// Something that somebody has to know, and that no condition tells.
+    pub(super) async fn publish_warning(&self, reason: &str, text: &str) {
+        warn!(reason, "{text}");
+        self.publish(EventType::Warning, reason, text).await;
     }
 
     /// Events are for people; one that is lost changes nothing.
@@ -469,10 +422,4 @@ fn is_bad(condition: &conditions::Condition) -> bool {
 /// What makes a condition worth an event: not its wording.
 fn headline(condition: &conditions::Condition) -> (&str, Option<&str>, Option<&str>) {
     (&condition.status, condition.reason.as_deref(), condition.severity.as_deref())
-}
-
-/// The time, which decisions and reports get as an argument.
-#[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
-pub(super) fn now() -> Timestamp {
-    Timestamp::now()
 }

@@ -3,6 +3,7 @@
 use self::storage::Reach;
 use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::{Facts, NodeFact, PlacementFacts};
+use crate::api::ProxmoxMachineSpec;
 use crate::hypervisor::{self, GuestKind};
 use crate::ids::{NodeName, VmId};
 use crate::placement::{self, Candidate, NodeFacts, NodeState, Request, TemplateRef, VmIdRequest};
@@ -207,13 +208,23 @@ fn as_seen_by_placement(name: NodeName, world: &PlacementFacts) -> NodeFacts {
     }
 }
 
-/// Memory of the VM in bytes: as asked for, else the template's own.
+/// Memory of the VM in bytes: as asked for, else the template's own, which its configuration tells
+/// when the list does not.
 fn memory(facts: &Facts, world: &PlacementFacts, template: &TemplateRef) -> u64 {
-    let asked = facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
-    match asked.filter(|mib| *mib > 0) {
-        Some(mib) => mib * MIB,
-        None => world.guests.get(&template.vmid).and_then(|guest| guest.memory).unwrap_or(0),
-    }
+    let configured = || match &facts.template {
+        Some((read, Seen::Present(config))) if read == template => {
+            config.memory_mib().map(|mib| mib.saturating_mul(MIB))
+        }
+        _ => None,
+    };
+    let listed = || world.guests.get(&template.vmid).and_then(|guest| guest.memory);
+    asked_memory(&facts.machine.spec).or_else(configured).or_else(listed).unwrap_or(0)
+}
+
+/// Memory in bytes that a machine asks for; `None` where the template decides.
+pub(super) fn asked_memory(spec: &ProxmoxMachineSpec) -> Option<u64> {
+    let asked = spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
+    asked.filter(|mib| *mib > 0).map(|mib| mib.saturating_mul(MIB))
 }
 
 fn vmid(facts: &Facts, world: &PlacementFacts) -> Result<VmId, String> {

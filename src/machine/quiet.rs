@@ -71,15 +71,19 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// Long times, and up to a fifth more by chance: machines that waited for the same do not come back
 /// together.
-pub(super) fn spread(wake: Wake) -> Wake {
+pub(super) fn spread(wake: Wake, chance: u64) -> Wake {
     match wake {
         Wake::After(time) if time >= LONG => {
-            let random = RandomState::new().build_hasher().finish();
-            let percent = u32::try_from(random % 20).unwrap_or(0);
+            let percent = u32::try_from(chance % 20).unwrap_or(0);
             Wake::After(time + time * percent / 100)
         }
         wake => wake,
     }
+}
+
+/// Some number.
+pub(super) fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Whether a wait is so short as a rule that telling of it costs more than it tells. A clone is told

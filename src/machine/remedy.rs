@@ -25,6 +25,11 @@ pub(super) fn remedy(cause: Option<Cause>, operation: Operation, facts: &Facts) 
         (Cause::StorageMissing, Operation::Clone) => {
             "check spec.storage, and that the storage is active on the node of the VM"
         }
+        (Cause::StorageInactive, _) => "switch the storage on again, or bring its server back",
+        (Cause::VolumeMissing, Operation::Start) => {
+            "bring the volume back; if it is the ISO with the bootstrap data, delete the Machine to \
+             have it replaced"
+        }
         (Cause::SnapshotMissing, _) => {
             "name a snapshot of the template by spec.snapName, or leave it out"
         }
@@ -54,6 +59,13 @@ mod tests {
         assert_eq!(said.as_deref(), Some(wanted));
         let said = remedy(Some(Cause::NoSpace), Operation::Clone, &reserved()).unwrap_or_default();
         assert!(said.contains("spec.storage"), "{said}");
+    }
+
+    #[test]
+    fn a_machine_whose_seed_was_taken_away_is_to_be_replaced() {
+        let said = remedy(Some(Cause::VolumeMissing), Operation::Start, &cloned());
+        assert!(said.is_some_and(|said| said.contains("delete the Machine")));
+        assert_eq!(remedy(Some(Cause::VolumeMissing), Operation::Configure, &cloned()), None);
     }
 
     #[test]

@@ -45,6 +45,8 @@ impl Conclusion {
                 Waiting::Retry
                     | Waiting::Answer
                     | Waiting::Task { .. }
+                    | Waiting::Effect(_)
+                    | Waiting::Late { .. }
                     | Waiting::Unknown(_)
                     | Waiting::Connection(_)
                     | Waiting::Locked { .. }
@@ -109,6 +111,7 @@ pub(super) fn status(
         (None, _) => None,
     };
     addresses(facts, &mut status);
+    network(facts, &mut status);
     if let Some(state) = provisioned(facts, conclusion) {
         let wanted: [Wanted; 1] = [(reasons::VM_PROVISIONED, state)];
         status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
@@ -194,14 +197,16 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
     if facts.is_seeded() {
         status.addresses = all;
     }
-    if let Some(vm) = facts.vm() {
-        status.network = vm
-            .config
-            .net_devices()
-            .into_iter()
-            .filter_map(|(name, device)| network_device(&name, &device, &status.ip_addresses))
-            .collect();
-    }
+}
+
+/// The VM's network devices, from the moment at which what they are given is known.
+fn network(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    let Some(vm) = facts.vm().filter(|_| !status.ip_addresses.is_empty()) else { return };
+    let devices = vm.config.net_devices();
+    status.network = devices
+        .iter()
+        .filter_map(|(name, device)| network_device(name, device, &status.ip_addresses))
+        .collect();
 }
 
 /// A network device as Proxmox configures it, with the addresses that its guest was given.
@@ -252,7 +257,11 @@ fn provisioned(facts: &Facts, conclusion: &Conclusion) -> Option<State> {
 fn concerns_the_vm(waiting: &Waiting) -> bool {
     matches!(
         waiting,
-        Waiting::Lost(_) | Waiting::Foreign(_) | Waiting::Task { operation: Operation::Start, .. }
+        Waiting::Lost(_)
+            | Waiting::Foreign(_)
+            | Waiting::Halted { .. }
+            | Waiting::Task { operation: Operation::Start, .. }
+            | Waiting::Effect(Operation::Start)
     )
 }
 
@@ -273,7 +282,12 @@ fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
         "could not {}: {fault}{remedy}. It is tried again at status.retryAfter",
         operation.verb()
     );
-    State::not(Severity::Warning, reason, text)
+    // Tools that were written for capmox tell by the severity what is tried again by itself.
+    let severity = match reason {
+        reasons::TASK_FAILURE | reasons::POWERING_ON_FAILED => Severity::Info,
+        _ => Severity::Warning,
+    };
+    State::not(severity, reason, text)
 }
 
 fn deletion(waiting: &Waiting) -> Option<State> {
@@ -296,6 +310,16 @@ fn deletion(waiting: &Waiting) -> Option<State> {
         Waiting::Task { operation, upid, trouble } => {
             state(Severity::Info, task(*operation, upid, trouble.as_deref()))
         }
+        Waiting::Effect(operation) => state(Severity::Info, effect(*operation)),
+        Waiting::Late { operation, left } => state(
+            Severity::Info,
+            format!(
+                "Proxmox's answer to the call to {} was lost; it may still take effect, so its \
+                 outcome is looked at once more in {} s before the machine goes",
+                operation.verb(),
+                left.as_secs()
+            ),
+        ),
         _ => state(Severity::Info, String::new()),
     }
 }
@@ -314,6 +338,13 @@ fn locked(vmid: crate::ids::VmId, lock: &str) -> String {
     )
 }
 
+fn effect(operation: Operation) -> String {
+    format!(
+        "waiting for Proxmox to {}: it took the call and named no task, so the effect is waited for",
+        operation.verb()
+    )
+}
+
 fn task(operation: Operation, upid: &str, trouble: Option<&str>) -> String {
     let mut text = format!("waiting for Proxmox to {} (task {upid})", operation.verb());
     if let Some(trouble) = trouble {
@@ -321,6 +352,14 @@ fn task(operation: Operation, upid: &str, trouble: Option<&str>) -> String {
         text.push_str(trouble);
     }
     text
+}
+
+fn reason_of(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Clone => reasons::CLONING,
+        Operation::Start => reasons::POWERING_ON,
+        _ => reasons::VM_PROVISION_STARTED,
+    }
 }
 
 fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
@@ -339,18 +378,21 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
         }
         Waiting::Connection(fault) => warning(reasons::PROXMOX_UNREACHABLE, fault.to_string()),
         Waiting::Task { operation, upid, trouble } => {
-            let reason = match operation {
-                Operation::Clone => reasons::CLONING,
-                Operation::Start => reasons::POWERING_ON,
-                _ => reasons::VM_PROVISION_STARTED,
-            };
-            info(reason, task(*operation, upid, trouble.as_deref()))
+            info(reason_of(*operation), task(*operation, upid, trouble.as_deref()))
         }
         Waiting::Turn(Position { number, of, at, limit }) => info(
             reasons::CLONING,
             format!(
                 "waiting for its turn: clone {number} of {of} on {at}, which takes {limit} at once \
                  (flags --max-clones…)"
+            ),
+        ),
+        Waiting::Effect(operation) => info(reason_of(*operation), effect(*operation)),
+        Waiting::Halted { vmid, word } => warning(
+            reasons::POWERING_ON_FAILED,
+            format!(
+                "VM {vmid} does not go on; QEMU says {word}: see its disks and storage \
+                 (io-error), or its console, then resume or reset it in Proxmox"
             ),
         ),
         Waiting::Placement(why) => warning(reasons::CLONING_FAILED, why.clone()),

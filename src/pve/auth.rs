@@ -26,6 +26,9 @@ pub enum InvalidToken {
     /// It contains what no id contains.
     #[error("the API token id contains a character that no token id has; expected {FORM}")]
     Character,
+    /// There is a UUID in it, as secrets are; ids are shown in messages.
+    #[error("the API token id has a secret in it where a name belongs; expected {FORM}")]
+    SecretInId,
     /// The secret is missing.
     #[error("the API token secret is empty; expected the UUID that Proxmox showed once")]
     NoSecret,
@@ -85,6 +88,9 @@ impl FromStr for TokenId {
         if name.is_empty() {
             return Err(InvalidToken::NoName);
         }
+        if has_uuid(text) {
+            return Err(InvalidToken::SecretInId);
+        }
         let plain = |text: &str| {
             text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
         };
@@ -97,6 +103,13 @@ impl FromStr for TokenId {
             Err(InvalidToken::Character)
         }
     }
+}
+
+/// Whether the inner groups of a UUID are somewhere in a text.
+fn has_uuid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let inner = |group: &&str| group.len() == 4 && group.bytes().all(|b| b.is_ascii_hexdigit());
+    groups.windows(5).any(|five| five.get(1..4).is_some_and(|three| three.iter().all(inner)))
 }
 
 /// Drops what sticks to a pasted value: white space, quotes, the header's name and scheme.
@@ -227,6 +240,7 @@ mod tests {
             ("capmox@pve!capi", "a b", InvalidToken::SecretCharacter),
             ("capmox@pve!capi=other", SECRET, InvalidToken::TwoSecrets),
             (SECRET, "capmox@pve!capi", InvalidToken::NoName),
+            ("capmox@pve!01234567-89ab-cdef-0123-456789abcdef", SECRET, InvalidToken::SecretInId),
         ] {
             let error = token(id, secret).unwrap_err();
             assert_eq!(error, refusal, "{id:?}");

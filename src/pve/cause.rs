@@ -17,8 +17,10 @@ pub enum Cause {
     StorageBusy,
     /// The storage is full.
     NoSpace,
-    /// The storage is not there, not active, or not for that content.
+    /// The storage is not there, not on that node, or not for that content.
     StorageMissing,
+    /// The storage is switched off or does not answer; what it holds is there when it is back.
+    StorageInactive,
     /// A volume or ISO is not there.
     VolumeMissing,
     /// The cluster has lost its quorum and takes no writes.
@@ -101,10 +103,12 @@ const ROWS: &[Row] = &[
     (&["no such volume"], Cause::VolumeMissing),
     (&["volume '", "does not exist"], Cause::VolumeMissing),
     (&["disk image '", "does not exist"], Cause::VolumeMissing),
+    // Before the rows of what is missing: the directory of a server that is down is said not to exist.
+    (&["unable to activate storage"], Cause::StorageInactive),
+    (&["storage '", "is disabled"], Cause::StorageInactive),
+    (&["storage '", "is not online"], Cause::StorageInactive),
     (&["storage '", "does not exist"], Cause::StorageMissing),
-    (&["storage '", "is disabled"], Cause::StorageMissing),
     (&["storage '", "is not available"], Cause::StorageMissing),
-    (&["storage '", "is not online"], Cause::StorageMissing),
     (&["no such storage"], Cause::StorageMissing),
     (&["storage '", "does not support"], Cause::StorageMissing),
     (&["can't upload to storage"], Cause::StorageMissing),
@@ -154,6 +158,7 @@ impl Cause {
             Self::VmMissing
             | Self::NoSpace
             | Self::StorageMissing
+            | Self::StorageInactive
             | Self::VolumeMissing
             | Self::NodeMissing
             | Self::SnapshotMissing
@@ -229,6 +234,13 @@ mod tests {
             ("volume 'local:iso/a.iso' does not exist", Cause::VolumeMissing),
             ("volume_size_info on 'local:iso/a.iso' failed - no format", Cause::VolumeMissing),
             ("storage 'x' is not available on node 'pve1'", Cause::StorageMissing),
+            ("storage 'x' is disabled", Cause::StorageInactive),
+            ("storage 'x' is not online", Cause::StorageInactive),
+            (
+                "unable to activate storage 'nfs' - directory '/mnt/pve/nfs' does not exist or is \
+                 unreachable",
+                Cause::StorageInactive,
+            ),
             ("no such cluster node 'pve9'", Cause::NodeMissing),
             ("no such task", Cause::TaskUnknown),
             ("shrinking disks is not supported", Cause::DiskRefused),

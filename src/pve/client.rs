@@ -1,6 +1,7 @@
 //! The client: one method per endpoint, named after what it does.
 //!
-//! Methods that start a task give its id at once; whoever waits for the end asks for its status.
+//! Methods that start a task give its id at once, if the server names one; whoever waits for the end
+//! asks for its status, or looks at what was to change.
 
 mod access;
 mod agent;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::auth::Auth;
 use super::error::{Error, ErrorKind};
@@ -60,7 +62,7 @@ pub struct Client(Arc<Transport>);
 impl Client {
     /// Makes no call.
     pub fn new(config: ClientConfig) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, None)?)))
+        Ok(Self(Arc::new(Transport::new(config, Vec::new(), None)?)))
     }
 
     /// The same, telling `observer` of every request.
@@ -68,12 +70,44 @@ impl Client {
         config: ClientConfig,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, Some(observer))?)))
+        Self::failing_over(config, Vec::new(), observer)
     }
 
-    /// Where the API answers.
+    /// The same, with more addresses of the same Proxmox cluster: when no connection to one comes
+    /// about, the next is asked, and stays the one to ask. Nothing else leads to another address:
+    /// an answer, a certificate that is not trusted and a silence are final.
+    pub fn failing_over(
+        config: ClientConfig,
+        others: Vec<BaseUrl>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self(Arc::new(Transport::new(config, others, Some(observer))?)))
+    }
+
+    /// Where the API answers: the first of several addresses.
     pub fn base_url(&self) -> &BaseUrl {
         self.0.base()
+    }
+
+    /// As whom: `user@realm!name` of a token, or `user@realm`.
+    pub fn who(&self) -> &str {
+        self.0.who()
+    }
+
+    /// Whether the server's certificate is checked.
+    pub fn is_verified(&self) -> bool {
+        self.0.is_verified()
+    }
+
+    /// The address that is asked now.
+    pub fn active_url(&self) -> &BaseUrl {
+        self.0.active()
+    }
+
+    /// The time that the server named in its latest answer, as the header `Date` has it, and when
+    /// that came.
+    pub fn server_date(&self) -> Option<(String, Instant)> {
+        self.0.server_date()
     }
 
     async fn run(&self, call: Exchange<'_>) -> Result<Reply, Error> {
@@ -157,20 +191,15 @@ impl Reply {
         self
     }
 
-    /// The id of the task that was started.
-    fn upid(self) -> Result<Upid, Error> {
-        match self.data.as_str().map(str::parse) {
-            Some(Ok(upid)) => Ok(upid),
-            Some(Err(error)) => Err(self.refuse(&format!("{error}"))),
-            None => Err(self.refuse("expected the id of a task")),
+    /// The id of the task that was started; none when all is done already, or when the server names
+    /// its task in a way that nobody could ask for. Then what was asked for shows at its object.
+    fn upid_if_any(self) -> Option<Upid> {
+        let text = self.data.as_str().map(str::trim).filter(|text| !text.is_empty());
+        let upid = text.and_then(|text| text.parse().ok());
+        if upid.is_none() {
+            let (method, path) = (self.method, self.path);
+            tracing::debug!(method, path, "the answer names no task to follow");
         }
-    }
-
-    /// The id of the task that was started, or none if all is done already.
-    fn upid_if_any(self) -> Result<Option<Upid>, Error> {
-        match self.data.as_str() {
-            Some(text) if !text.is_empty() => self.upid().map(Some),
-            _ => Ok(None),
-        }
+        upid
     }
 }

@@ -207,6 +207,11 @@ impl Error {
         )
     }
 
+    /// No connection came about, so that nothing was sent.
+    pub fn is_not_connected(&self) -> bool {
+        !self.sent && matches!(self.kind, ErrorKind::Connect | ErrorKind::Timeout)
+    }
+
     /// The volume is not there.
     pub fn is_volume_missing(&self) -> bool {
         self.cause == Some(Cause::VolumeMissing)

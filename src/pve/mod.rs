@@ -25,6 +25,8 @@ pub use limits::Limits;
 pub use observer::{Call, Observer};
 pub use task::{TaskExit, TaskStatus};
 pub use tls::{InvalidFingerprint, Tls, parse_fingerprint};
+#[cfg(test)]
+pub use transport::{Asked, Line, Outcome};
 pub use types::*;
 pub use upid::{InvalidUpid, Upid};
 pub use url::{BaseUrl, InvalidUrl};

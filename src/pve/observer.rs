@@ -22,4 +22,10 @@ pub struct Call {
 pub trait Observer: fmt::Debug + Send + Sync {
     /// A request is over.
     fn called(&self, call: &Call);
+
+    /// Who answers in the place of the network; nobody but in simulations.
+    #[cfg(test)]
+    fn line(&self) -> Option<std::sync::Arc<dyn super::Line>> {
+        None
+    }
 }

@@ -20,6 +20,10 @@ impl TaskStatus {
     /// unless an exit status shows that it is over.
     pub(super) fn of(status: Option<&str>, exit: Option<&str>) -> Self {
         match (status, exit) {
+            // The word that the list of tasks has for an end.
+            (Some(status), None) if TaskExit::of(status).is_success() => {
+                Self::Stopped { exit: TaskExit::of(status) }
+            }
             (Some("stopped"), exit) => {
                 Self::Stopped { exit: TaskExit::of(exit.unwrap_or("no exit status")) }
             }
@@ -121,6 +125,8 @@ mod tests {
         let ok = TaskStatus::Stopped { exit: TaskExit::Ok };
         assert_eq!(TaskStatus::of(Some("stopped"), Some("OK")), ok);
         assert_eq!(TaskStatus::of(None, Some("OK")), ok);
+        assert_eq!(TaskStatus::of(Some("OK"), None), ok);
+        assert_eq!(TaskStatus::of(Some("queued"), None), TaskStatus::Running);
         let unknown = TaskExit::Unknown("no exit status".to_owned());
         assert_eq!(
             TaskStatus::of(Some("stopped"), None),

@@ -24,8 +24,9 @@ pub enum Tls {
     /// PEM certificates beside the system's authorities: an authority such as Proxmox's own
     /// `pve-root-ca.pem`, or the server's certificate itself.
     Bundle(Vec<u8>),
-    /// SHA-256 of the server's certificate in DER, and nothing else: name and time do not count.
-    Fingerprint([u8; 32]),
+    /// SHA-256 of the server's certificate in DER, any of these and nothing else: name and time do
+    /// not count. Nodes of one cluster have a certificate each.
+    Fingerprints(Vec<[u8; 32]>),
     /// Anybody is believed.
     Insecure,
 }
@@ -35,7 +36,7 @@ impl fmt::Debug for Tls {
         match self {
             Self::System => f.write_str("System"),
             Self::Bundle(pem) => write!(f, "Bundle({} bytes)", pem.len()),
-            Self::Fingerprint(sum) => write!(f, "Fingerprint({})", printed(sum)),
+            Self::Fingerprints(sums) => write!(f, "Fingerprints({})", listed(sums)),
             Self::Insecure => f.write_str("Insecure"),
         }
     }
@@ -66,6 +67,10 @@ pub fn parse_fingerprint(text: &str) -> Result<[u8; 32], InvalidFingerprint> {
 
 fn printed(sum: &[u8; 32]) -> String {
     sum.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+}
+
+fn listed(sums: &[[u8; 32]]) -> String {
+    sums.iter().map(printed).collect::<Vec<_>>().join(" or ")
 }
 
 /// Why no TLS configuration can be made.
@@ -101,8 +106,8 @@ pub(super) fn config(tls: &Tls) -> Result<ClientConfig, TlsError> {
             return Ok(builder.with_root_certificates(system_roots()).with_no_client_auth());
         }
         Tls::Bundle(pem) => Arc::new(Bundle::new(pem, &provider)?),
-        Tls::Fingerprint(sum) => Arc::new(Pinned { sum: Some(*sum), provider }),
-        Tls::Insecure => Arc::new(Pinned { sum: None, provider }),
+        Tls::Fingerprints(sums) => Arc::new(Pinned { sums: Some(sums.clone()), provider }),
+        Tls::Insecure => Arc::new(Pinned { sums: None, provider }),
     };
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
@@ -117,10 +122,10 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-/// Accepts one certificate, or any; the handshake still proves that the server has its key.
+/// Accepts certain certificates, or any; the handshake still proves that the server has its key.
 #[derive(Debug)]
 struct Pinned {
-    sum: Option<[u8; 32]>,
+    sums: Option<Vec<[u8; 32]>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -134,11 +139,11 @@ impl ServerCertVerifier for Pinned {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let seen: [u8; 32] = Sha256::digest(end_entity).into();
-        match self.sum {
-            Some(wanted) if wanted != seen => Err(rustls::Error::General(format!(
+        match &self.sums {
+            Some(wanted) if !wanted.contains(&seen) => Err(rustls::Error::General(format!(
                 "the server's certificate has the fingerprint {}, pinned is {}",
                 printed(&seen),
-                printed(&wanted)
+                listed(wanted)
             ))),
             _ => Ok(ServerCertVerified::assertion()),
         }

@@ -9,16 +9,22 @@
 //! answer that took long to fail (timeouts, 595, 596) is not asked for again: it holds a worker of
 //! the node for half a minute each time. Writes are never repeated, except after a 401 that a new
 //! ticket cures, since nothing was done then.
+//!
+//! Of several addresses the one that worked last is asked. When no connection to it comes about,
+//! the request was not sent, and so the next address is asked at once, whatever the request does.
 
 mod answer;
+#[cfg(test)]
+mod line;
 mod session;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_LENGTH, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, DATE, HeaderValue};
 use reqwest::multipart::Form;
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, Url};
@@ -29,8 +35,11 @@ use super::client::{ClientConfig, ConfigError};
 use super::error::{Error, ErrorKind};
 use super::limits::{Lane, Slots};
 use super::observer::{Call, Observer};
+use super::tls::Tls;
 use super::url::BaseUrl;
 use answer::Answer;
+#[cfg(test)]
+pub use line::{Asked, Line, Outcome};
 use session::{Session, Stamp};
 
 /// Repetitions of a read.
@@ -93,18 +102,26 @@ pub(super) struct File {
 /// Connections, credentials and limits of one endpoint.
 #[derive(Debug)]
 pub(super) struct Transport {
-    base: BaseUrl,
+    primary: BaseUrl,
+    others: Vec<BaseUrl>,
+    /// Which of them is asked, counted on and on.
+    active: AtomicUsize,
+    date: Mutex<Option<(String, Instant)>>,
     http: reqwest::Client,
     session: Session,
     slots: Slots,
     /// Until when the server wants to be left alone.
     rests_until: Mutex<Option<Instant>>,
     observer: Option<Arc<dyn Observer>>,
+    verified: bool,
+    #[cfg(test)]
+    line: Option<Arc<dyn Line>>,
 }
 
 impl Transport {
     pub(super) fn new(
         config: ClientConfig,
+        others: Vec<BaseUrl>,
         observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, ConfigError> {
         let limits = config.limits;
@@ -123,12 +140,53 @@ impl Transport {
             .build()
             .map_err(|error| ConfigError::Http(chain(&error)))?;
         let session = Session::new(config.auth, limits.ticket_age)?;
-        let (slots, rests_until) = (Slots::new(limits), Mutex::default());
-        Ok(Self { base: config.base_url, http, session, slots, rests_until, observer })
+        Ok(Self {
+            primary: config.base_url,
+            others,
+            active: AtomicUsize::new(0),
+            date: Mutex::default(),
+            http,
+            session,
+            slots: Slots::new(limits),
+            rests_until: Mutex::default(),
+            #[cfg(test)]
+            line: observer.as_ref().and_then(|observer| observer.line()),
+            observer,
+            verified: config.tls != Tls::Insecure,
+        })
     }
 
     pub(super) fn base(&self) -> &BaseUrl {
-        &self.base
+        &self.primary
+    }
+
+    pub(super) fn active(&self) -> &BaseUrl {
+        self.address(self.active.load(Ordering::Relaxed))
+    }
+
+    /// The addresses in turn.
+    fn address(&self, number: usize) -> &BaseUrl {
+        let number = number % (self.others.len() + 1);
+        number.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.primary)
+    }
+
+    pub(super) fn server_date(&self) -> Option<(String, Instant)> {
+        self.date.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_date(&self, response: &reqwest::Response) {
+        if let Some(date) = response.headers().get(DATE).and_then(|date| date.to_str().ok()) {
+            let date = (date.to_owned(), Instant::now());
+            *self.date.lock().unwrap_or_else(PoisonError::into_inner) = Some(date);
+        }
+    }
+
+    pub(super) fn who(&self) -> &str {
+        self.session.who()
+    }
+
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     /// The `data` of the answer.
@@ -157,7 +215,7 @@ impl Transport {
             } else if retries > 0 && is_worth_repeating(&error) {
                 retries -= 1;
                 let pause = PAUSE * 2_u32.pow(RETRIES - 1 - retries);
-                tokio::time::sleep_until(Instant::now() + jittered(pause)).await;
+                tokio::time::sleep_until(Instant::now() + jittered(pause, self.chance())).await;
             } else {
                 return Err(error);
             }
@@ -173,10 +231,13 @@ impl Transport {
         attempt: u32,
     ) -> Result<Value, Error> {
         self.check_rest(request)?;
-        let builder = self.builder(request, file);
-        let builder = stamp.apply(builder, request.method != Verb::Get);
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            let _slot = self.slots.take(request.lane).await;
+            return self.ask(line.as_ref(), request, file).await;
+        }
         let _slot = self.slots.take(request.lane).await;
-        self.exchange(request, builder, attempt).await
+        self.reach(request, file, Some(stamp), attempt).await
     }
 
     /// Fails at once while the server wants to be left alone: whoever asked is better off waiting
@@ -188,14 +249,51 @@ impl Transport {
             return Ok(());
         };
         let path = format!("/{}", request.segments.join("/"));
-        let seconds = left.as_secs() + 1;
-        let message = format!("{} asks to be left alone for {seconds} s (Retry-After)", self.base);
+        let (base, seconds) = (self.active(), left.as_secs() + 1);
+        let message = format!("{base} asks to be left alone for {seconds} s (Retry-After)");
         Err(Error::local(ErrorKind::Timeout, request.method.as_str(), path, &message, false))
     }
 
-    /// Sends a request that is complete, without credentials for the ticket itself.
-    pub(super) async fn exchange(
+    /// Sends a request to the address that works; without a stamp, for the ticket itself.
+    async fn reach(
         &self,
+        request: &Request<'_>,
+        file: Option<&File>,
+        stamp: Option<&Stamp>,
+        attempt: u32,
+    ) -> Result<Value, Error> {
+        let first = self.active.load(Ordering::Relaxed);
+        let last = first + self.others.len();
+        let mut number = first;
+        loop {
+            let base = self.address(number);
+            let mut builder = self.builder(base, request, file);
+            if let Some(stamp) = stamp {
+                builder = stamp.apply(builder, request.method != Verb::Get);
+            }
+            let result = self.exchange(base, request, builder, attempt).await;
+            match &result {
+                Err(error) if number < last && error.is_not_connected() => {
+                    let next = self.address(number + 1);
+                    tracing::warn!(from = %base, to = %next, %error, "next Proxmox address");
+                    number += 1;
+                }
+                Err(error) if error.is_not_connected() => return result,
+                _ => {
+                    if number != first {
+                        // Whoever found another address meanwhile is as right.
+                        let order = Ordering::Relaxed;
+                        let _ = self.active.compare_exchange(first, number, order, order);
+                    }
+                    return result;
+                }
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        base: &BaseUrl,
         request: &Request<'_>,
         builder: RequestBuilder,
         attempt: u32,
@@ -204,7 +302,10 @@ impl Transport {
         let path = format!("/{}", request.segments.join("/"));
         let began = Instant::now();
         let result = match builder.send().await {
-            Ok(response) => Answer::read(response).await,
+            Ok(response) => {
+                self.note_date(&response);
+                Answer::read(response).await
+            }
             Err(error) => Err(error),
         };
         let elapsed = began.elapsed();
@@ -221,13 +322,28 @@ impl Transport {
         tracing::debug!(method, path, status, ms, attempt, "Proxmox call");
         match result {
             Ok(answer) => answer.data(method, path, |text| self.session.redact(text)),
-            Err(error) => Err(self.failure(method, path, &error)),
+            Err(error) => Err(self.failure(base, method, path, &error)),
         }
     }
 
+    /// Some number.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "simulations throw their own dice"))]
+    fn chance(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(line) = &self.line {
+            return line.chance();
+        }
+        RandomState::new().build_hasher().finish()
+    }
+
     /// A request without credentials.
-    pub(super) fn builder(&self, request: &Request<'_>, file: Option<&File>) -> RequestBuilder {
-        let mut url = self.base.endpoint(request.segments.iter().copied());
+    fn builder(
+        &self,
+        base: &BaseUrl,
+        request: &Request<'_>,
+        file: Option<&File>,
+    ) -> RequestBuilder {
+        let mut url = base.endpoint(request.segments.iter().copied());
         let method = request.method;
         if matches!(method, Verb::Get | Verb::Delete) {
             add_query(&mut url, &request.parameters);
@@ -244,9 +360,14 @@ impl Transport {
     }
 
     /// No usable answer came.
-    fn failure(&self, method: &'static str, path: String, error: &reqwest::Error) -> Error {
+    fn failure(
+        &self,
+        base: &BaseUrl,
+        method: &'static str,
+        path: String,
+        error: &reqwest::Error,
+    ) -> Error {
         let text = self.session.redact(&chain(error));
-        let base = &self.base;
         let sent = !error.is_connect() && !error.is_builder();
         let (kind, message) = if tls_of(error) {
             (ErrorKind::Tls, format!("{base} is not trusted: {text}"))
@@ -298,8 +419,7 @@ fn is_worth_repeating(error: &Error) -> bool {
 }
 
 /// `pause` and up to as much again.
-fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish();
+fn jittered(pause: Duration, random: u64) -> Duration {
     let percent = u32::try_from(random % 100).unwrap_or(0);
     pause + pause * percent / 100
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cluster;
+mod network;
 mod node;
 mod storage;
 mod vm;
@@ -12,6 +13,7 @@ pub use cluster::{
     ClusterStatusEntry, GuestResource, NodeResource, Permissions, Resource, StorageResource,
     TaskSummary, Version,
 };
+pub use network::{Bridge, Pool, Vnet};
 pub(super) use node::TaskRecord;
 pub use node::{Memory, NodeStatus, NodeSummary, TaskLogLine};
 pub use storage::{StorageStatus, Volume, VolumeInfo};

@@ -8,6 +8,9 @@ use reqwest::Url;
 /// What is wanted, for people.
 const FORM: &str = "the address of a Proxmox node such as https://pve.example.com:8006";
 
+/// Where Proxmox listens.
+const PORT: u16 = 8006;
+
 /// Why a text is not the address of a Proxmox API. Never quotes credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUrl {
@@ -53,6 +56,11 @@ impl BaseUrl {
         url
     }
 
+    /// Whether another port than Proxmox's own is asked, as when it was forgotten.
+    pub fn lacks_port(&self) -> bool {
+        self.0.port().is_none()
+    }
+
     /// The host, for messages.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
@@ -63,7 +71,8 @@ impl FromStr for BaseUrl {
     type Err = InvalidUrl;
 
     /// Repairs a missing scheme, trailing slashes, `/api2/json` and the fragment that the address
-    /// bar of the web interface shows. The port is left as given: 443 may be a reverse proxy.
+    /// bar of the web interface shows. A name or address alone gets Proxmox's port; with a scheme
+    /// or a path the port is left as given: 443 may be a reverse proxy.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim().trim_matches(['"', '\'']).trim();
         if text.is_empty() {
@@ -93,8 +102,21 @@ impl FromStr for BaseUrl {
             return Err(InvalidUrl::Path(prefix));
         }
         url.set_path(&prefix);
+        if is_host_alone(text) {
+            // Fails for URLs without a host only, and those were refused.
+            let _ = url.set_port(Some(PORT));
+        }
         Ok(Self(url))
     }
+}
+
+/// Whether a text has neither scheme nor port nor path.
+fn is_host_alone(text: &str) -> bool {
+    let host = text.trim_end_matches('/');
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    !text.contains("://") && !host.contains(['/', '#', '?']) && !has_port
 }
 
 impl fmt::Display for BaseUrl {
@@ -122,6 +144,11 @@ mod tests {
             ("https://pve:8006/api2/json/\n", "https://pve:8006"),
             ("https://pve:8006//", "https://pve:8006"),
             ("pve:8006", "https://pve:8006"),
+            ("pve", "https://pve:8006"),
+            ("10.0.0.1/\n", "https://10.0.0.1:8006"),
+            ("[fd00::1]", "https://[fd00::1]:8006"),
+            ("pve:443", "https://pve"),
+            ("pve.example.com/api2/json", "https://pve.example.com"),
             ("10.0.0.1:8006/api2/json", "https://10.0.0.1:8006"),
             ("\"https://pve\"", "https://pve"),
             ("https://pve:8006/#v1:0:18:4:::::::", "https://pve:8006"),

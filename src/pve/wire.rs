@@ -9,7 +9,7 @@ mod option_string;
 mod tags;
 
 pub(super) use lenient::{
-    boolean, flag, number, option_list, signed, text, text_list, text_of, value_list,
+    boolean, boolean_of, flag, number, option_list, signed, text, text_list, text_of, value_list,
 };
 pub use option_string::{BootOrder, Drive, NetDevice, OptionString, parse_size};
 pub use tags::Tags;

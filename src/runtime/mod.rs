@@ -20,9 +20,10 @@ use std::process::ExitCode;
 pub use bind::Bind;
 pub use lease::LeaseTimes;
 pub use metrics::Metrics;
-pub use process::{Error, run};
+pub use process::{Error, client, run};
 pub use telemetry::{LogFormat, Logging};
 
+use crate::connection::StatusWriter;
 use crate::connections::Given;
 use crate::hypervisor::CloneLimits;
 
@@ -60,6 +61,11 @@ pub struct Settings {
     pub clones: CloneLimits,
     /// Whether the embedded allocator serves pools.
     pub embedded_ipam: bool,
+    /// Who writes the status of ProxmoxConnections.
+    pub connection_status: StatusWriter,
+    /// Secret that the manager's own credentials came from, as `namespace/name`, or as a name in the
+    /// process's own namespace.
+    pub credentials_secret: Option<String>,
     /// Whether to work only while holding a lease.
     pub leader_elect: Option<LeaseTimes>,
     /// Namespace of the lease; the process's own when none.

@@ -12,12 +12,16 @@ use tracing_subscriber::registry::LookupSpan;
 use super::metrics::Metrics;
 
 /// Span of a pass, and the kind that it is about.
-const SPANS: [(&str, &str); 2] =
-    [("machine", "ProxmoxMachine"), ("proxmoxcluster", "ProxmoxCluster")];
+const SPANS: [(&str, &str); 3] = [
+    ("machine", "ProxmoxMachine"),
+    ("proxmoxcluster", "ProxmoxCluster"),
+    ("proxmoxconnection", "ProxmoxConnection"),
+];
 
 /// What passes this by is seen: the controllers alone.
 pub(super) fn filter() -> Targets {
-    Targets::new().with_targets(["capmox::cluster", "capmox::machine"].map(|it| (it, Level::INFO)))
+    let controllers = ["capmox::cluster", "capmox::connection", "capmox::machine"];
+    Targets::new().with_targets(controllers.map(|it| (it, Level::INFO)))
 }
 
 /// The counting layer.

@@ -20,6 +20,7 @@ use super::metrics::Metrics;
 use super::work::{self, Work};
 use super::{Bind, Settings, Webhooks, http};
 use crate::connections::{Given, Own};
+use crate::hypervisor::ObjectKey;
 use crate::webhook;
 
 /// Time between two attempts to reach the API server at the start.
@@ -152,7 +153,8 @@ async fn serve_and_work(
         return Ok(());
     }
     started.send_replace(true);
-    let own = own(settings.own, settings.root_cert_file).await;
+    let secret = settings.credentials_secret.as_deref().map(|name| secret_key(name, &namespace));
+    let own = own(settings.own, settings.root_cert_file, secret).await;
     let work = Work {
         client,
         own,
@@ -162,6 +164,7 @@ async fn serve_and_work(
         concurrency: settings.concurrency,
         clones: settings.clones,
         embedded_ipam: settings.embedded_ipam,
+        connection_status: settings.connection_status,
     };
     let lease_namespace = settings.leader_election_namespace.unwrap_or(namespace);
     let result = work::lead(work, settings.leader_elect, &lease_namespace, &shutdown).await;
@@ -174,6 +177,16 @@ async fn logged(server: impl Future<Output = Result<(), webhook::ServeError>>) {
     if let Err(error) = server.await {
         tracing::error!(%error, "admission webhooks ended");
     }
+}
+
+/// A client of the management cluster; no call is made.
+///
+/// # Errors
+///
+/// [`Error::Kubeconfig`] and [`Error::NoCluster`].
+pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+    let config = config(kubeconfig).await?;
+    Client::try_from(config).map_err(|error| Error::NoCluster(error.to_string()))
 }
 
 /// Where the API server is and how to speak to it.
@@ -231,15 +244,24 @@ async fn reach(client: &Client, server: &str) {
     }
 }
 
+/// The Secret that is named as `namespace/name` or, in our own namespace, as `name`.
+fn secret_key(text: &str, own_namespace: &str) -> ObjectKey {
+    let (namespace, name) = text.split_once('/').unwrap_or((own_namespace, text));
+    ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
 /// Completes the manager's own credentials by the file, and says what is wrong with them. The
 /// clusters that need them say it again; others do not care.
-async fn own(mut given: Given, root_cert_file: Option<PathBuf>) -> Own {
+async fn own(mut given: Given, root_cert_file: Option<PathBuf>, secret: Option<ObjectKey>) -> Own {
     if let Some(path) = root_cert_file {
         let read = tokio::fs::read(&path).await;
         given.root_ca =
             Some(read.map_err(|error| format!("cannot read {}: {error}", path.display())));
     }
-    let own = Own::new(given);
+    if let Some(secret) = &secret {
+        info!(%secret, "the manager's own credentials follow this Secret");
+    }
+    let own = Own::new(given).kept_in(secret);
     match (own.fault(), own.url()) {
         (Some(fault), _) => warn!(
             error = %fault,

@@ -22,6 +22,7 @@ pub struct Grant {
 const INFRASTRUCTURE: &str = crate::api::GROUP;
 const CLUSTER_API: &str = crate::api::capi::GROUP;
 const IPAM: &str = crate::api::ipam::GROUP;
+const CONNECTION: &str = crate::api::CONNECTION_GROUP;
 const EVENTS: &str = "events.k8s.io";
 const READ: &[&str] = &["get", "list", "watch"];
 
@@ -72,6 +73,12 @@ pub const MANAGER: &[Grant] = &[
     },
     Grant {
         group: INFRASTRUCTURE,
+        resources: &["proxmoxmachinetemplates"],
+        verbs: &["get", "list"],
+        why: "what a cluster is going to ask of Proxmox, for `capmox check` in the manager's pod",
+    },
+    Grant {
+        group: INFRASTRUCTURE,
         resources: &["proxmoxclusters/finalizers", "proxmoxmachines/finalizers"],
         verbs: &["update"],
         why: "own pools and claims with blockOwnerDeletion",
@@ -81,6 +88,18 @@ pub const MANAGER: &[Grant] = &[
         resources: &["proxmoxclusters/status", "proxmoxmachines/status"],
         verbs: &["get", "patch", "update"],
         why: "report status",
+    },
+    Grant {
+        group: CONNECTION,
+        resources: &["proxmoxconnections"],
+        verbs: READ,
+        why: "how Proxmox is reached; connections are changed by users alone",
+    },
+    Grant {
+        group: CONNECTION,
+        resources: &["proxmoxconnections/status"],
+        verbs: &["get", "patch"],
+        why: "report whether a connection works",
     },
     Grant {
         group: IPAM,

@@ -14,9 +14,10 @@ use tracing::{error, info};
 use super::lease::{self, Elector, End, LeaseTimes};
 use super::metrics::Metrics;
 use super::process::Error;
+use crate::connection::StatusWriter;
 use crate::connections::{self, Connections, Own};
 use crate::hypervisor::CloneLimits;
-use crate::{cluster, embedded_ipam, machine};
+use crate::{cluster, connection, embedded_ipam, machine};
 
 /// How long work in hand may take at the end: less than the ten seconds that Kubernetes gives by
 /// the Deployment's `terminationGracePeriodSeconds`.
@@ -24,6 +25,7 @@ const GRACE: Duration = Duration::from_secs(8);
 
 const CLUSTER: &str = "controller of ProxmoxCluster";
 const MACHINE: &str = "controller of ProxmoxMachine";
+const CONNECTION: &str = "controller of ProxmoxConnection";
 const IPAM: &str = "embedded IPAM";
 
 /// What the controllers work with.
@@ -36,6 +38,7 @@ pub(super) struct Work {
     pub(super) concurrency: u16,
     pub(super) clones: CloneLimits,
     pub(super) embedded_ipam: bool,
+    pub(super) connection_status: StatusWriter,
 }
 
 /// Works until `shutdown`; with `times`, only while holding the lease.
@@ -98,6 +101,7 @@ impl Running {
             concurrency,
             clones,
             embedded_ipam,
+            connection_status,
         } = work;
         let (wakes, woken) = mpsc::unbounded_channel();
         let connections = Arc::new(Connections::new(connections::Settings {
@@ -120,6 +124,16 @@ impl Running {
             shutdown.clone(),
         );
         tasks.spawn(named(CLUSTER, controller));
+        let controller = connection::run(
+            connection::Context {
+                client: client.clone(),
+                connections: Arc::clone(&connections),
+                writer: connection_status,
+                concurrency,
+            },
+            shutdown.clone(),
+        );
+        tasks.spawn(named(CONNECTION, controller));
         let controller = machine::run(
             machine::Context {
                 client: client.clone(),

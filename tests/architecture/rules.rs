@@ -15,7 +15,7 @@ pub(crate) const EVERYWHERE: &[Rule] = &[length, module_doc, unfinished, names];
 const MAX_LINES: usize = 500;
 
 const VOCABULARY: &[&str] = &["ids", "seen", "fault"];
-const CONTROLLERS: &[&str] = &["cluster", "machine", "embedded_ipam"];
+const CONTROLLERS: &[&str] = &["cluster", "machine", "connection", "embedded_ipam"];
 const PROCESS: &[&str] = &["runtime", "cli"];
 
 /// The modules of ours that `module` may use, besides itself; `None` for one that has no place yet.
@@ -23,12 +23,24 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
     let parts: &[&[&'static str]] = match module {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
-        "hypervisor" => &[VOCABULARY, &["pve"]],
-        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor"]],
-        "cluster" | "machine" | "embedded_ipam" => &[
+        "hypervisor" | "preflight" => &[VOCABULARY, &["pve"]],
+        "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
+        "cluster" | "machine" | "connection" | "embedded_ipam" => &[
             VOCABULARY,
-            &["api", "bootstrap", "placement", "ipam", "pve", "hypervisor", "connections"],
+            &[
+                "api",
+                "bootstrap",
+                "placement",
+                "ipam",
+                "pve",
+                "hypervisor",
+                "preflight",
+                "connections",
+            ],
         ],
+        "check" => {
+            &[VOCABULARY, &["api", "placement", "pve", "hypervisor", "preflight", "connections"]]
+        }
         "webhook" => &[VOCABULARY, &["api", "bootstrap", "placement", "ipam", "runtime"]],
         // The process starts everything; the controllers get its clock and its clients.
         "runtime" => &[
@@ -41,6 +53,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
                 "webhook",
             ],
@@ -56,7 +69,9 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "ipam",
                 "pve",
                 "hypervisor",
+                "preflight",
                 "connections",
+                "check",
                 "webhook",
             ],
         ],
@@ -87,12 +102,14 @@ pub(crate) fn layers(source: &Source) -> Vec<String> {
 
 /// Whether a file is on the pure side: the libraries, and the deciding files of the controllers.
 fn is_pure(module: &[String]) -> bool {
-    const LIBRARIES: &[&str] = &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam"];
+    const LIBRARIES: &[&str] =
+        &["ids", "seen", "fault", "api", "bootstrap", "placement", "ipam", "preflight"];
     const FILES: &[&str] = &["facts", "decide", "decision", "desired", "report"];
     let Some((top, below)) = module.split_first() else { return false };
     let below_is = |wanted: &[&str]| below.iter().any(|part| wanted.contains(&part.as_str()));
     LIBRARIES.contains(&top.as_str())
         || (CONTROLLERS.contains(&top.as_str()) && below_is(FILES))
+        || (top == "check" && below_is(&["wanted", "facts", "judge", "report", "print"]))
         || (top == "webhook" && below.first().is_some_and(|part| part.starts_with("rule")))
 }
 

@@ -23,7 +23,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        let world = world().await;
+        Self::set_in(world().await).await
+    }
+
+    /// On an API server of its own, for tests that change definitions.
+    pub(crate) async fn set_in(world: &World) -> Self {
         let namespace = world.namespace("crds").await.unwrap();
         Self { client: world.client().await.unwrap(), namespace }
     }

@@ -108,7 +108,8 @@ async fn status_is_written_apart_and_read_back() {
 
     let machines: Api<ProxmoxMachine> = Api::namespaced(stage.client.clone(), &stage.namespace);
     let change = json!({"status": {
-        "ready": true, "bootstrapISO": "local:iso/user-data-100.iso", "cloneAttempts": 2,
+        "ready": true, "bootstrapISO": "local:iso/user-data-100.iso", "bootstrapISONode": "pve1",
+        "cloneAttempts": 2,
         "templateRef": {"node": "pve1", "vmid": 9000}, "retryAfter": "2026-01-01T00:00:00Z",
         "addresses": [{"type": "InternalIP", "address": "10.0.0.10"}],
         "ipAddresses": {"net0": {"ipv4": "10.0.0.10"}}, "unknown": 1
@@ -116,6 +117,7 @@ async fn status_is_written_apart_and_read_back() {
     let written = machines.patch_status("m", &parameters, &Patch::Merge(change)).await.unwrap();
     let status = written.status.unwrap();
     assert_eq!(status.bootstrap_iso.as_deref(), Some("local:iso/user-data-100.iso"));
+    assert_eq!(status.bootstrap_iso_node.as_deref(), Some("pve1"));
     assert_eq!(status.template_ref, Some(TemplateRef { node: "pve1".into(), vmid: 9000 }));
     assert_eq!(status.ip_addresses["net0"].ipv4.as_deref(), Some("10.0.0.10"));
     let stored = stage.api("ProxmoxMachine").get("m").await.unwrap();

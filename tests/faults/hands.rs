@@ -117,3 +117,41 @@ pub(crate) async fn a_paused_cluster_is_left_alone() {
     case.gone("m").await;
     case.end().await;
 }
+
+pub(crate) async fn a_vm_paused_by_hand_goes_on() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::VmPaused { vmid: vm.vmid, paused: true });
+    let resumed = "/nodes/*/qemu/*/status/resume";
+    case.sees("it goes on", |fake| (fake.journal().count("POST", resumed) > 0).then_some(())).await;
+    case.ready("m").await;
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_in_ha_is_taken_out_of_it_before_it_goes() {
+    let (case, vm) = up().await;
+    case.fake.change(Change::VmInHa { vmid: vm.vmid });
+    case.delete("m").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let seq = |method, path| journal.calls(method, path).map(|call| call.seq).next();
+    let left = seq("DELETE", "/cluster/ha/resources/*").expect("it left HA");
+    let stopped = seq("POST", "/nodes/*/qemu/*/status/stop").expect("it was stopped");
+    assert!(left < stopped, "the HA manager would start it again");
+    drop(journal);
+    case.end().await;
+}
+
+pub(crate) async fn a_guest_shuts_down_first_where_that_is_asked_for() {
+    let (case, _) = up().await;
+    let wish = json!({"metadata": {"annotations": {
+        capmox::api::SHUTDOWN_TIMEOUT_ANNOTATION: "30s",
+    }}});
+    case.change::<ProxmoxMachine>("m", wish).await;
+    case.delete("m").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    assert_eq!(journal.count("POST", "/nodes/*/qemu/*/status/shutdown"), 1);
+    assert_eq!(journal.count("POST", "/nodes/*/qemu/*/status/stop"), 0);
+    drop(journal);
+    case.end().await;
+}

@@ -27,6 +27,7 @@ mod quiet;
 mod silence;
 mod stage;
 mod storage;
+mod strange;
 mod tasks;
 mod templates;
 
@@ -82,6 +83,16 @@ const CASES: &[Named] = &cases! {
         a_full_storage_at_the_clone_is_told
         a_full_storage_at_the_upload_is_told
         a_node_without_storage_for_the_seed_is_told
+        a_full_storage_is_left_for_one_that_takes_the_seed
+        a_seed_is_deleted_where_it_was_put_though_its_vm_moved
+    }
+    strange {
+        a_server_that_names_no_task_is_looked_at_instead
+        a_server_with_task_ids_of_its_own_kind_is_looked_at_instead
+        a_server_that_tells_nothing_of_its_tasks_is_looked_at_instead
+        what_the_list_of_the_cluster_lacks_is_asked_for
+        numbers_that_are_texts_make_no_difference
+        a_server_that_refuses_purge_destroys_without_it
     }
     bootstrap {
         a_missing_secret_is_waited_for
@@ -105,6 +116,8 @@ const CASES: &[Named] = &cases! {
         a_locked_vm_is_waited_for_before_its_configuration
         a_locked_vm_is_waited_for_before_its_end
         a_protected_vm_is_left_alone_until_the_protection_goes
+        a_clone_that_comes_after_its_answer_was_lost_is_not_left_behind
+        an_upload_that_comes_after_its_answer_was_lost_is_not_left_behind
     }
     boot {
         an_agent_that_never_answers_is_told_with_the_remedies
@@ -116,6 +129,9 @@ const CASES: &[Named] = &cases! {
         a_vm_destroyed_by_hand_is_not_replaced
         a_vm_moved_by_hand_is_followed
         a_node_that_reboots_gets_its_vm_back
+        a_vm_paused_by_hand_goes_on
+        a_vm_in_ha_is_taken_out_of_it_before_it_goes
+        a_guest_shuts_down_first_where_that_is_asked_for
         a_paused_cluster_is_left_alone
     }
     silence {

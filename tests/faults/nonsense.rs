@@ -26,24 +26,27 @@ async fn hold(case: &Case, machines: &[(&str, Value)]) {
 
 /// Nothing is decided again and again.
 async fn is_calm(case: &Case, machines: impl Iterator<Item = &str>) {
-    let decided = |name: &str| {
-        let mark = format!("namespace={} name={name}", case.namespace);
-        let log = case.stage.log();
-        log.lines().filter(|line| line.contains(&mark) && line.contains("decided")).count()
-    };
     let machines: Vec<&str> = machines.collect();
-    let before: Vec<usize> = machines.iter().map(|name| decided(name)).collect();
+    assert!(decisions(case, "sound") > 0, "decisions are not found in the log");
+    let before: Vec<usize> = machines.iter().map(|name| decisions(case, name)).collect();
     let calls = case.fake.journal().total();
     case.stays(WATCHED, "the sound VM runs", |fake: &Fake| {
         fake.model().vms().iter().any(|vm| vm.name.as_deref() == Some("sound") && vm.running)
     })
     .await;
     for (name, before) in machines.iter().zip(before) {
-        let passes = decided(name) - before;
+        let passes = decisions(case, name) - before;
         assert!(passes <= DECISIONS, "{name}: {passes} decisions in {WATCHED:?}");
     }
     let calls = case.fake.journal().total() - calls;
     assert!(calls <= 20 * machines.len() as u64, "{calls} calls in {WATCHED:?}");
+}
+
+/// How often something was decided for a machine since it was made.
+fn decisions(case: &Case, machine: &str) -> usize {
+    let mark = format!("namespace={} name=\"{machine}\"", case.namespace);
+    let log = case.stage.log();
+    log.lines().filter(|line| line.contains(&mark) && line.contains("decided")).count()
 }
 
 pub(crate) async fn numbers_that_no_field_can_hold() {
@@ -133,10 +136,11 @@ pub(crate) async fn status_that_nobody_wrote() {
     }
     case.machine("sound", json!({})).await;
     case.ready("sound").await;
-    is_calm(&case, names.clone()).await;
-    for name in names.filter(|name| *name != "seeded") {
+    for name in names.clone().filter(|name| *name != "seeded") {
         case.ready(name).await;
     }
+    // A machine that boots has calls to make: how many depends on how busy the host is.
+    is_calm(&case, names).await;
     case.end().await;
 }
 

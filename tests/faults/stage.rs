@@ -69,5 +69,8 @@ pub(crate) async fn end() -> Result<()> {
     let log = stage.log();
     let panics: Vec<&str> = log.lines().filter(|line| line.contains("panicked at")).collect();
     ensure!(panics.is_empty(), "the manager panicked: {panics:?}");
+    let circles: Vec<&str> =
+        log.lines().filter(|line| line.contains("go round in circles")).collect();
+    ensure!(circles.is_empty(), "decisions without an end: {circles:?}");
     Ok(())
 }

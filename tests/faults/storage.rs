@@ -1,6 +1,6 @@
 //! Storages without room, and without content.
 
-use pve_fake::Change;
+use pve_fake::{Change, Config, Seed, StorageSeed};
 use serde_json::json;
 
 use crate::case::Case;
@@ -13,7 +13,7 @@ pub(crate) async fn a_full_storage_at_the_clone_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("shared", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning TaskFailure", &["clone the template", "shared"]).await;
+    let said = case.says("m", "False Info TaskFailure", &["clone the template", "shared"]).await;
     assert!(said.contains("free space") && said.contains("spec.storage"), "{said}");
     assert!(case.vms_of("m").is_empty());
     case.fake.change(full("shared", false));
@@ -25,7 +25,7 @@ pub(crate) async fn a_full_storage_at_the_upload_is_told() {
     let case = Case::sound().await;
     case.fake.change(full("local", true));
     case.machine("m", json!({})).await;
-    let said = case.says("m", "False Warning TaskFailure", &["store the bootstrap ISO"]).await;
+    let said = case.says("m", "False Info TaskFailure", &["store the bootstrap ISO"]).await;
     assert!(said.contains("free space on storage local of node pve1"), "{said}");
     let vmid = case.vm_of("m").vmid;
     case.fake.change(full("local", false));
@@ -45,5 +45,49 @@ pub(crate) async fn a_node_without_storage_for_the_seed_is_told() {
     case.fake.change(disabled(false));
     case.ready("m").await;
     assert_eq!(case.vm_of("m").vmid, vmid);
+    case.end().await;
+}
+
+pub(crate) async fn a_full_storage_is_left_for_one_that_takes_the_seed() {
+    let more = ["images-and-iso", "zz"].map(|name| StorageSeed::new(name, "dir", false, "iso"));
+    let seed = more.into_iter().fold(Seed::three_nodes(), Seed::with_storage);
+    let case = Case::with(Config::default().with_seed(seed), json!({})).await;
+    for storage in ["images-and-iso", "local"] {
+        case.fake.change(full(storage, true));
+    }
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    let drive = case.vm_of("m").config.get("ide0").cloned().unwrap_or_default();
+    assert!(drive.starts_with("zz:iso/"), "{drive}");
+    case.end().await;
+}
+
+/// Seeds on a node.
+fn seeds(case: &Case, node: &str) -> usize {
+    let volumes = case.fake.model().volumes();
+    volumes.iter().filter(|(at, id, _)| at == node && id.contains("user-data")).count()
+}
+
+pub(crate) async fn a_seed_is_deleted_where_it_was_put_though_its_vm_moved() {
+    let case = Case::sound().await;
+    for name in ["joins", "goes"] {
+        case.machine(name, json!({})).await;
+    }
+    for name in ["joins", "goes"] {
+        case.ready(name).await;
+        let vmid = case.vm_of(name).vmid;
+        // As by an edit of the cluster's file system, which takes no ISO along.
+        case.fake.change(Change::VmMoved { vmid, node: "pve3".to_owned() });
+        case.until(name, "on pve3", |found| {
+            found.status.as_ref().is_some_and(|s| s.proxmox_node.as_deref() == Some("pve3"))
+        })
+        .await;
+    }
+    assert_eq!(seeds(&case, "pve1"), 2);
+    case.join_without_seed("joins").await;
+    assert_eq!(seeds(&case, "pve1"), 1);
+    case.delete("goes").await;
+    case.gone("goes").await;
+    assert_eq!(seeds(&case, "pve1"), 0);
     case.end().await;
 }

@@ -30,7 +30,7 @@ pub(crate) async fn a_clone_that_fails_once_is_tried_again() {
     case.fake.fail_next("POST", CLONE, failure("clone failed: out of luck"));
     case.machine("m", json!({})).await;
     let words = ["clone the template", "out of luck", "UPID:pve1:", "status.retryAfter"];
-    case.says("m", "False Warning TaskFailure", &words).await;
+    case.says("m", "False Info TaskFailure", &words).await;
     let ready = case.ready("m").await;
     assert_eq!(ready.status.unwrap().clone_attempts, Some(1));
     assert_eq!(case.fake.journal().count("POST", CLONE), 2);
@@ -43,10 +43,12 @@ pub(crate) async fn a_clone_that_always_fails_is_tried_less_and_less() {
     case.machine("m", json!({})).await;
     case.sees("the fourth clone", |fake| (fake.journal().count("POST", CLONE) >= 4).then_some(()))
         .await;
-    case.says("m", "False Warning TaskFailure", &["no luck"]).await;
+    case.says("m", "False Info TaskFailure", &["no luck"]).await;
     let times: Vec<u64> = case.fake.journal().calls("POST", CLONE).map(|call| call.at).collect();
     let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.is_sorted() && pauses[0] >= 2000 && pauses[2] >= 8000, "{pauses:?}");
+    // A busy host makes each of them longer, and no longer in order.
+    let least = [2000, 4000, 8000];
+    assert!(pauses.iter().zip(least).all(|(pause, least)| *pause >= least), "{pauses:?}");
     assert!(case.vms_of("m").is_empty());
     case.fake.faults().clear();
     let ready = case.ready("m").await;
@@ -80,7 +82,7 @@ pub(crate) async fn a_start_that_fails_is_told_and_tried_again() {
         .add(FaultRule { times: Some(2), ..FaultRule::always("POST", START, broken) });
     case.machine("m", json!({})).await;
     let words = ["start the VM", "QEMU exited with code 1", "status.retryAfter"];
-    case.says("m", "False Warning TaskFailure", &words).await;
+    case.says("m", "False Info TaskFailure", &words).await;
     case.ready("m").await;
     assert_eq!(case.fake.journal().count("POST", START), 3);
     assert!(case.vm_of("m").running);
@@ -137,5 +139,40 @@ pub(crate) async fn a_protected_vm_is_left_alone_until_the_protection_goes() {
     assert!(case.vm_of("m").running, "a VM that stays is not stopped");
     protect("0");
     case.gone("m").await;
+    case.end().await;
+}
+
+/// The call takes effect after its connection broke, and no other of its kind does.
+async fn late(method: &str, path: &str) -> Case {
+    let case = Case::sound().await;
+    let refused = Action::Reply { status: 500, text: "too busy".to_owned() };
+    case.fake.fail_next(method, path, Action::DropThenEffect { millis: 12_000 });
+    case.fake.faults().add(FaultRule { from: 2, ..FaultRule::always(method, path, refused) });
+    case.machine("m", json!({})).await;
+    // The lost one is in the journal when it has taken effect.
+    case.sees("the second call", |fake| (fake.journal().count(method, path) >= 1).then_some(()))
+        .await;
+    case.delete("m").await;
+    case
+}
+
+pub(crate) async fn a_clone_that_comes_after_its_answer_was_lost_is_not_left_behind() {
+    let case = late("POST", CLONE).await;
+    case.says("m", "False Info Deleting", &["clone the template", "may still take effect"]).await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let made = journal.calls("POST", CLONE).filter(|call| call.has_effect()).count();
+    assert_eq!(made, 1, "it came");
+    drop(journal);
+    case.end().await;
+}
+
+pub(crate) async fn an_upload_that_comes_after_its_answer_was_lost_is_not_left_behind() {
+    let case = late("POST", "/nodes/*/storage/*/upload").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    let made = journal.calls("POST", "/nodes/*/storage/*/upload").filter(|call| call.has_effect());
+    assert_eq!(made.count(), 1, "it came");
+    drop(journal);
     case.end().await;
 }

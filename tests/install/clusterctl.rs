@@ -17,6 +17,15 @@ use crate::pod::{self, DEPLOYMENT, NAMESPACE};
 use crate::site::{PATIENCE, Site};
 use crate::{docs, stand_ins};
 
+/// The version that the pages name, which is the workspace's.
+pub(crate) const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// A later one, as the pages name it.
+const NEXT: &str = "v0.7.101";
+
+/// A version of capmox in the series that ours continue.
+const BEFORE: &str = "v0.7.7";
+
 /// Cluster API's version in tools/cluster-api.
 const CLUSTER_API: &str = "v1.10.1";
 
@@ -71,7 +80,7 @@ fn prepare(site: &Site) -> Result<()> {
     let folder = site.folder().join("config/cluster-api");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("clusterctl.yaml"), config.to_string())?;
-    publish(site, "v0.1.0")
+    publish(site, VERSION)
 }
 
 /// Nobody serves the webhooks and conversions of managers that are Deployments without pods; those
@@ -94,9 +103,14 @@ fn without_services(components: &str) -> Result<String> {
 }
 
 /// Puts a version of ours where `make release` puts it.
-fn publish(site: &Site, version: &str) -> Result<()> {
+pub(crate) fn publish(site: &Site, version: &str) -> Result<()> {
     let folder = site.folder().join("dist/infrastructure-proxmox").join(version);
     site.recipe()?.as_version(version).build()?.write(&folder)
+}
+
+/// The image of a version.
+fn named(version: &str) -> String {
+    format!("localhost/capmox:{version}")
 }
 
 async fn image(site: &Site) -> Result<Option<String>> {
@@ -114,7 +128,7 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     prepare(&site)?;
     let said = site.run("clusterctl")?;
     assert!(said.contains(DEPLOYMENT), "{said}");
-    assert_eq!(image(&site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
+    assert_eq!(image(&site).await?, Some(named(VERSION)));
     let secrets = Api::<Secret>::namespaced(site.client.clone(), NAMESPACE);
     let data = secrets.get("capmox-manager-credentials").await?.data.context("no data")?;
     assert_eq!(data["token"].0, site.fake.token().id.as_bytes());
@@ -149,10 +163,14 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
 
 /// From nothing to running, to another management cluster, and to nothing.
 async fn live(site: &Site) -> Result<()> {
-    site.run("cluster")?;
+    site.run("variables cluster")?;
     until_running(site, &site.world).await?;
     let said = site.run("describe")?;
     assert!(said.contains("Cluster/demo") && said.contains("proxmox://"), "{said}");
+    site.run("variables flavour")?;
+    site.run("credentials")?;
+    let said = site.run("conditions")?;
+    assert!(said.contains("VMProvisioned:"), "{said}");
 
     let clones = || site.fake.model().tasks().iter().filter(|t| t.kind == "qmclone").count();
     let before = (clones(), addresses(&site.world).await?);
@@ -206,17 +224,41 @@ async fn addresses(world: &World) -> Result<Vec<String>> {
 }
 
 async fn upgrade(site: &Site, mut old: ManagerProcess) -> Result<()> {
-    publish(site, "v0.1.1")?;
+    publish(site, NEXT)?;
     let said = site.run("upgrade")?;
-    assert!(said.contains("v0.1.1"), "{said}");
-    assert_eq!(image(site).await?.as_deref(), Some("localhost/capmox:v0.1.1"));
+    assert!(said.contains(NEXT), "{said}");
+    assert_eq!(image(site).await?, Some(named(NEXT)));
     old.stop().await?;
     let mut new = pod::run(&site.world).await?;
     let said = refusal(site)?;
     assert!(said.contains("cannot create proxmox machine"), "{said}");
     // Back to the old one, by removing and installing; objects would stay.
     new.stop().await?;
+    probed(site).await?;
+    site.run("back")?;
+    assert_eq!(image(site).await?, Some(named(VERSION)));
+
+    // What is installed as capmox's v0.7 is older than ours, and upgraded like any other.
+    publish(site, BEFORE)?;
+    probed(site).await?;
+    site.shell(&format!(
+        "cp -r dist/. ~/capmox
+         clusterctl delete --infrastructure proxmox
+         clusterctl init --infrastructure proxmox:{BEFORE}"
+    ))?;
+    assert_eq!(image(site).await?, Some(named(BEFORE)));
+    probed(site).await?;
     site.run("migrate")?;
-    assert_eq!(image(site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
+    assert_eq!(image(site).await?, Some(named(VERSION)));
     Ok(())
+}
+
+/// Waits until the namespace in which `init` tried cert-manager is gone: the next one would find it
+/// on its way out, and try for ten minutes to fill it.
+async fn probed(site: &Site) -> Result<()> {
+    let namespaces = Api::<Namespace>::all(site.client.clone());
+    let gone = site.world.wait_for(PATIENCE, "the end of cert-manager-test", async || {
+        Ok(namespaces.get_opt("cert-manager-test").await?.is_none().then_some(()))
+    });
+    gone.await
 }

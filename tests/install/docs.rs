@@ -6,54 +6,75 @@ use std::fs;
 use pve_fake::seed::AclSeed;
 use testbed::root;
 
-/// A fenced block: what follows the language, and the text.
+/// A fenced block: what follows the language, the text, and the heading that it stands under.
 pub(crate) struct Block {
     pub(crate) language: String,
     pub(crate) mark: String,
     pub(crate) text: String,
+    pub(crate) heading: String,
 }
 
 /// All fenced blocks of a page.
 pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let text = fs::read_to_string(root().join(page)).expect(page);
     let mut blocks: Vec<Block> = Vec::new();
-    let mut inside = false;
+    // While inside a block, how far it is indented, as those in lists are.
+    let mut inside = None;
+    let mut heading = String::new();
     for line in text.lines() {
         let bare = line.trim_start();
         if let Some(head) = bare.strip_prefix("```") {
-            if !inside {
+            if inside.take().is_none() {
                 let (language, mark) = head.split_once(' ').unwrap_or((head, ""));
                 let (language, mark) = (language.to_owned(), mark.to_owned());
-                blocks.push(Block { language, mark, text: String::new() });
+                let heading = heading.clone();
+                blocks.push(Block { language, mark, text: String::new(), heading });
+                inside = Some(line.len() - bare.len());
             }
-            inside = !inside;
-        } else if let Some(block) = blocks.last_mut().filter(|_| inside) {
-            // Blocks inside lists are indented as a whole.
-            block.text.push_str(
-                line.strip_prefix("  ").filter(|_| block.mark == "run=migrate").unwrap_or(line),
-            );
+        } else if let Some((indent, block)) = inside.zip(blocks.last_mut()) {
+            block.text.push_str(line.get(indent..).unwrap_or_default());
             block.text.push('\n');
+        } else if line.starts_with('#') {
+            line.trim_start_matches('#').trim().clone_into(&mut heading);
         }
     }
     blocks
 }
 
-/// The commands that are marked so in docs/install.md.
-pub(crate) fn commands(mark: &str) -> String {
-    let wanted = format!("run={mark}");
-    let found: Vec<String> = blocks("docs/install.md")
-        .into_iter()
-        .filter(|block| block.mark == wanted)
-        .map(|block| block.text)
-        .collect();
-    assert!(!found.is_empty(), "docs/install.md has no block {wanted}");
-    found.concat()
+/// The pages with commands: the book, and the README.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("docs");
+    let names = entries.map(|entry| entry.expect("readable").path());
+    let names = names.filter(|name| name.extension().is_some_and(|extension| extension == "md"));
+    let names = names.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned()));
+    let mut pages: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
+    pages.push("README.md".to_owned());
+    pages.sort();
+    pages
+}
+
+/// The commands that are marked so, on whatever page. Several marks are separated by spaces.
+pub(crate) fn commands(marks: &str) -> String {
+    let pages = pages();
+    let one = |mark: &str| {
+        let wanted = format!("run={mark}");
+        let found: Vec<String> = pages
+            .iter()
+            .flat_map(|page| blocks(page))
+            .filter(|block| block.mark == wanted)
+            .map(|block| block.text)
+            .collect();
+        assert_eq!(found.len(), 1, "blocks {wanted}");
+        found.concat()
+    };
+    marks.split(' ').map(one).collect()
 }
 
 /// The rights that docs/permissions.md gives, by its own commands, on release 9.
 pub(crate) fn permissions() -> Vec<AclSeed> {
-    let blocks = blocks("docs/permissions.md");
-    let text: String = blocks.into_iter().map(|block| block.text).collect();
+    let blocks = blocks("docs/permissions.md").into_iter();
+    let blocks = blocks.filter(|block| block.heading == "Proxmox VE 9");
+    let text: String = blocks.map(|block| block.text).collect();
     let text = text.replace("\\\n", "");
     let mut roles: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut acl: Vec<AclSeed> = Vec::new();
@@ -61,7 +82,6 @@ pub(crate) fn permissions() -> Vec<AclSeed> {
         if let Some((name, privileges)) =
             line.strip_prefix("pveum role add ").and_then(|rest| rest.split_once(" --privs "))
         {
-            // A later section's role of the same name takes the place of an earlier one's.
             let words = privileges.trim_matches('"').split_whitespace().map(str::to_owned);
             roles.insert(name, words.collect());
         } else if let Some(rest) = line.strip_prefix("pveum acl modify ") {
@@ -85,6 +105,7 @@ const RUN: &[&str] = &[
     "clusterctl",
     "move",
     "upgrade",
+    "back",
     "remove",
     "migrate",
     "operator-secret",
@@ -93,26 +114,33 @@ const RUN: &[&str] = &[
     "restart",
     "kubectl",
     "kustomize",
+    "readme-kubectl",
     "embedded-ipam",
+    "variables",
     "cluster",
+    "flavour",
+    "credentials",
     "describe",
+    "conditions",
     "delete",
     "sums",
 ];
 
-/// What a command may need that tests do not have.
-const NEEDS: &[&str] = &["registry", "key", "proxmox"];
+/// What a command may need that tests do not have; docs/README.md tells readers.
+const NEEDS: &[&str] = &["registry", "key", "proxmox", "capmox", "cni"];
 
 #[test]
 fn every_command_of_the_pages_is_run_here_or_says_what_it_needs() {
     let mut run = BTreeSet::new();
-    for page in ["docs/install.md", "docs/permissions.md"] {
-        for block in blocks(page).into_iter().filter(|block| block.language == "sh") {
+    for page in pages() {
+        for block in blocks(&page).into_iter().filter(|block| block.language == "sh") {
             let known = match block.mark.split_once('=') {
                 Some(("run", what)) => {
-                    run.insert(what.to_owned());
+                    assert!(run.insert(what.to_owned()), "{page}: run={what} is there twice");
                     RUN.contains(&what)
                 }
+                // The same steps by a test of another kind.
+                Some(("as", what)) => root().join(what).exists(),
                 Some(("needs", what)) => NEEDS.contains(&what),
                 _ => false,
             };

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use testbed::Options;
 
+use crate::clusterctl::{VERSION, publish};
 use crate::pod::{self, DEPLOYMENT, NAMESPACE};
 use crate::site::{PATIENCE, Site};
 use crate::stand_ins;
@@ -105,7 +106,11 @@ async fn without_credentials_the_plain_manager_runs_and_clusters_name_their_own(
 
     // As kustomize users have it.
     let text = site.run("kustomize").and_then(|_| site.shell("cat mine.yaml"))?;
-    assert!(text.contains("image: registry.example/capmox:v0.1.0"), "the image is not replaced");
+    assert!(text.contains("image: registry.example/capmox:v0.7.100"), "the image is not replaced");
     site.run("sums")?;
+
+    // What the README says, over it; the Secret is new.
+    publish(&site, VERSION)?;
+    site.run("readme-kubectl")?;
     Ok(())
 }

@@ -172,7 +172,7 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     let secret = secret.lines().skip(1).collect::<Vec<_>>().join("\n");
     site.shell(&(crate::docs::commands("all") + &secret))?;
     site.run("operator-manifests")?;
-    assert_eq!(image(&site).await?.as_deref(), Some("localhost/capmox:v0.1.0"));
+    assert_eq!(image(&site).await?.as_deref(), Some("localhost/capmox:v0.7.100"));
     assert_eq!(url_of_the_manager(&site).await?, site.fake.url());
     let mut pod = pod::run(&site.world).await?;
     let said = refusal(&site)?;
@@ -197,12 +197,12 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     )?;
 
     // The next version.
-    publish(&site, &site.recipe()?.as_version("v0.1.1"), "next")?;
+    publish(&site, &site.recipe()?.as_version("v0.7.101"), "next")?;
     site.shell("kubectl apply -f next/operator/configmap.yaml -f next/operator/provider.yaml")?;
-    until_image(&site, "localhost/capmox:v0.1.1").await?;
+    until_image(&site, "localhost/capmox:v0.7.101").await?;
     let installed = site.world.wait_for(PATIENCE, "the installed version", async || {
         let found = api.get("proxmox").await?;
-        Ok((found.data["status"]["installedVersion"] == "v0.1.1").then_some(()))
+        Ok((found.data["status"]["installedVersion"] == "v0.7.101").then_some(()))
     });
     installed.await?;
     pod.stop().await?;
@@ -225,7 +225,7 @@ async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Resu
     start(&mut site, "v1beta1").await?;
     site.run("operator-secret")?;
     site.run("operator-chart")?;
-    until_image(&site, "registry.example/capmox:v0.1.0").await?;
+    until_image(&site, "registry.example/capmox:v0.7.100").await?;
     let api = provider(&site).await?;
     until(&site, &api, "proxmox", "ProviderInstalled", |one| one["status"] == "True").await?;
     let mut pod = pod::run(&site.world).await?;
@@ -239,9 +239,9 @@ async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Resu
     )?;
     site.shell(
         "helm upgrade capmox components/chart --namespace capmox-system \
-           --set image=registry.example/capmox:v0.1.0-again",
+           --set image=registry.example/capmox:v0.7.100-again",
     )?;
-    until_image(&site, "registry.example/capmox:v0.1.0-again").await?;
+    until_image(&site, "registry.example/capmox:v0.7.100-again").await?;
 
     beside_v1beta1_the_next_version_is_installed_anew(&site).await?;
 
@@ -261,7 +261,7 @@ async fn the_chart_installs_the_same_beside_a_core_of_contract_v1beta1() -> Resu
 
 /// The operator's own limit, and the way round it that docs/install.md tells.
 async fn beside_v1beta1_the_next_version_is_installed_anew(site: &Site) -> Result<()> {
-    publish(site, &site.recipe()?.as_version("v0.1.1"), "next")?;
+    publish(site, &site.recipe()?.as_version("v0.7.101"), "next")?;
     let upgrade = "helm upgrade capmox next/chart --namespace capmox-system --reset-values";
     site.shell(upgrade)?;
     let api = provider(site).await?;
@@ -272,5 +272,5 @@ async fn beside_v1beta1_the_next_version_is_installed_anew(site: &Site) -> Resul
         "kubectl -n capmox-system delete infrastructureprovider proxmox
          {upgrade} --force"
     ))?;
-    until_image(site, "localhost/capmox:v0.1.1").await
+    until_image(site, "localhost/capmox:v0.7.101").await
 }

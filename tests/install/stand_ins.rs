@@ -145,21 +145,34 @@ pub(crate) async fn scale_down(client: Client) {
     }
 }
 
-/// Leads a Service to a port of this machine, as kube-proxy would lead it to a pod. The API server
-/// still asks for the certificate of the Service's name.
-pub(crate) async fn lead(client: &Client, namespace: &str, name: &str, port: u16) -> Result<()> {
+/// Makes a Service lead to this machine. Whoever installs may make it anew at the same time.
+async fn lead_out(client: &Client, namespace: &str, name: &str) -> Result<()> {
     let services = Api::<Service>::namespaced(client.clone(), namespace);
-    let found = services.get(name).await.context("the webhook's Service")?;
-    let is_external =
-        found.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"));
-    if !is_external {
-        services.delete(name, &DeleteParams::default()).await?;
+    loop {
+        let found = services.get(name).await.context("the webhook's Service")?;
+        let kind = found.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+        if kind == Some("ExternalName") {
+            return Ok(());
+        }
         let outside: Service = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": found.labels() },
             "spec": { "type": "ExternalName", "externalName": "127.0.0.1" },
         }))?;
-        services.create(&PostParams::default(), &outside).await?;
+        match services.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            deleted => drop(deleted?),
+        }
+        match services.create(&PostParams::default(), &outside).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => return created.map(drop).map_err(Into::into),
+        }
     }
+}
+
+/// Leads a Service to a port of this machine, as kube-proxy would lead it to a pod. The API server
+/// still asks for the certificate of the Service's name.
+pub(crate) async fn lead(client: &Client, namespace: &str, name: &str, port: u16) -> Result<()> {
+    lead_out(client, namespace, name).await?;
     // An outside name has no port of its own, so the caller names it.
     let api = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     for mut configuration in api.list(&ListParams::default()).await? {

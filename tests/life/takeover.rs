@@ -159,7 +159,7 @@ impl Capmox {
             self.pending(json!({"taskRef": null, "bootstrapDataProvided": true})).await?;
         }
         if left >= Left::Starting {
-            let upid = self.client.start_vm(&self.node, self.vmid).await?;
+            let upid = self.client.start_vm(&self.node, self.vmid).await?.context("no task")?;
             self.pending(json!({"taskRef": upid.to_string()})).await?;
             if left > Left::Starting {
                 self.end_of(&upid).await?;
@@ -206,7 +206,7 @@ impl Capmox {
             ..CloneOptions::new(self.vmid)
         };
         let template = VmId::try_from(9000)?;
-        Ok(self.client.clone_vm(&"pve1".parse()?, template, &options).await?)
+        self.client.clone_vm(&"pve1".parse()?, template, &options).await?.context("no task")
     }
 
     async fn configure(&self, set: &[(&str, &str)]) -> Result<Upid> {
@@ -261,7 +261,7 @@ impl Capmox {
         let name = format!("user-data-{VMID}.iso");
         let image = bytes::Bytes::from_static(b"what cloud-init read long ago");
         let upid = self.client.upload_iso(&self.node, &"local".parse()?, &name, image).await?;
-        self.end_of(&upid).await?;
+        self.end_of(&upid.context("no task")?).await?;
         let config = self.client.vm_config(&self.node, self.vmid).await?;
         let tags = format!("{};go-proxmox+cloud-init", config.get("tags").unwrap_or_default());
         let boot = format!("{};ide0", config.get("boot").unwrap_or_default());

@@ -32,6 +32,39 @@ fn nothing_of_capmox_is_lost_or_tightened() {
     assert!(findings.is_empty(), "{}", compare::listing(&findings));
 }
 
+/// What kubemox v0.6.6 serves as a ProxmoxConnection.
+#[test]
+fn nothing_of_a_connection_of_kubemox_is_lost() {
+    let crd = crd::connection();
+    let spec = &crd["spec"];
+    assert_eq!(spec["group"], "proxmox.alperen.cloud");
+    assert_eq!(spec["scope"], "Cluster");
+    assert_eq!(spec["names"]["plural"], "proxmoxconnections");
+    assert_eq!(spec["names"]["singular"], "proxmoxconnection");
+    assert_eq!(spec["names"]["listKind"], "ProxmoxConnectionList");
+    assert_eq!(spec["names"]["shortNames"], serde_json::json!(["pxc"]));
+    let version = &spec["versions"][0];
+    assert_eq!(version["name"], "v1alpha1");
+    assert!(version["subresources"]["status"].is_object());
+    let properties = &version["schema"]["openAPIV3Schema"]["properties"];
+    assert_eq!(properties["spec"]["required"], serde_json::json!(["endpoint"]));
+    for (path, wanted) in [
+        ("spec/properties/endpoint", "string"),
+        ("spec/properties/username", "string"),
+        ("spec/properties/password", "string"),
+        ("spec/properties/tokenID", "string"),
+        ("spec/properties/secret", "string"),
+        ("spec/properties/insecureSkipVerify", "boolean"),
+        ("status/properties/connectionStatus", "string"),
+        ("status/properties/version", "string"),
+        ("status/properties/conditions", "array"),
+    ] {
+        let found = properties.pointer(&format!("/{path}"));
+        assert_eq!(found.unwrap()["type"], wanted, "{path}");
+    }
+    assert_eq!(properties["spec"]["properties"]["insecureSkipVerify"]["default"], false);
+}
+
 #[test]
 fn table_is_complete() {
     let table = facts::read();

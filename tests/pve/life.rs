@@ -33,7 +33,7 @@ async fn a_machine_lives_from_clone_to_destruction(peer: &Peer) {
     let mut options = CloneOptions::new(id);
     options.name = Some("w-1".to_owned());
     options.description = Some("rack 7; a=b & c%d".to_owned());
-    let task = client.clone_vm(&pve1, vmid(9000), &options).await.unwrap();
+    let task = client.clone_vm(&pve1, vmid(9000), &options).await.unwrap().unwrap();
     assert_eq!((task.kind(), task.node()), ("qmclone", &pve1));
     done(&client, task).await;
     assert!(!client.vmid_is_free(id).await.unwrap());
@@ -77,7 +77,7 @@ async fn boots_from_an_iso_and_goes(client: &Client, id: VmId) {
     let (pve1, local) = (node("pve1"), "local".parse().unwrap());
     let name = format!("user-data-{id}.iso");
     let image = bytes::Bytes::from(vec![7_u8; 70_000]);
-    let task = client.upload_iso(&pve1, &local, &name, image).await.unwrap();
+    let task = client.upload_iso(&pve1, &local, &name, image).await.unwrap().unwrap();
     assert_eq!(task.kind(), "imgcopy");
     done(client, task).await;
     let volid = format!("local:iso/{name}");
@@ -169,7 +169,7 @@ async fn a_full_copy_goes_where_it_is_told(peer: &Peer) {
         Err(error) => assert!(error.is_vmid_taken(), "{error}"),
         // On another node it only shows when the task ends.
         Ok(task) => {
-            let exit = end_of(&client, &task).await;
+            let exit = end_of(&client, &task.unwrap()).await;
             assert_eq!(exit.cause(), Some(capmox::pve::Cause::VmIdTaken), "{exit:?}");
             assert!(matches!(exit, TaskExit::Failed(_)));
         }

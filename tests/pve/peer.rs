@@ -91,7 +91,8 @@ pub(crate) async fn end_of(client: &Client, upid: &Upid) -> TaskExit {
 }
 
 /// Waits for a task that must do what it is for.
-pub(crate) async fn done(client: &Client, upid: Upid) {
+pub(crate) async fn done(client: &Client, upid: impl Into<Option<Upid>>) {
+    let upid = upid.into().expect("a task");
     let exit = end_of(client, &upid).await;
     assert!(exit.is_success(), "{upid}: {exit:?}");
 }

@@ -47,7 +47,7 @@ async fn the_cluster_is_read_in_full(peer: &Peer) {
     assert!(client.vm_status(&pve1, template).await.unwrap().template);
 
     let held = client.permissions(None).await.unwrap();
-    assert!(held.by_path().values().any(|privileges| privileges.contains("VM.Clone")));
+    assert!(held.by_path().values().any(|privileges| privileges.contains_key("VM.Clone")));
     let held = client.permissions(Some("/vms")).await.unwrap();
     // The other one answers for all paths whatever is asked.
     assert!(held.has("/vms", "VM.Clone") || !peer.is_ours(), "{held:?}");
@@ -58,7 +58,7 @@ async fn tasks_are_listed_and_have_a_log() {
     let peer = Peer::ours().await;
     let (client, pve1) = (peer.client(), node("pve1"));
     let options = capmox::pve::CloneOptions::new("150".parse().unwrap());
-    let task = client.clone_vm(&pve1, "9000".parse().unwrap(), &options).await.unwrap();
+    let task = client.clone_vm(&pve1, "9000".parse().unwrap(), &options).await.unwrap().unwrap();
     assert_eq!(client.task_status(&task).await.unwrap(), TaskStatus::Running);
     done(&client, task.clone()).await;
     let tasks = client.cluster_tasks().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_ticket_opens_what_a_token_opens() {
         let auth = Auth::Ticket { user: "root@pam".to_owned(), password: "secret".into() };
         let client = peer.client_as(auth);
         assert_eq!(client.nodes().await.unwrap().len(), 3);
-        let task = client.start_vm(&node("pve1"), "9000".parse().unwrap()).await.unwrap();
+        let task = client.start_vm(&node("pve1"), "9000".parse().unwrap()).await.unwrap().unwrap();
         assert_eq!(task.user(), "root@pam");
         if let Peer::Ours(fake) = &peer {
             assert_eq!(fake.journal().count("POST", "access/ticket"), 1);

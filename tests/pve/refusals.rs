@@ -1,6 +1,7 @@
 //! What is refused, and that it is understood alike from both simulators.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capmox::fault::Class;
 use capmox::ids::VmId;
@@ -38,7 +39,7 @@ async fn a_missing_vm_is_missing_everywhere(peer: &Peer) {
         client.update_vm_config(&pve1, id, &update(&[("cores", "1")])).await.unwrap_err(),
         client.clone_vm(&pve1, id, &CloneOptions::new("778".parse().unwrap())).await.unwrap_err(),
         client.resume_vm(&pve1, id).await.unwrap_err(),
-        client.shutdown_vm(&pve1, id).await.unwrap_err(),
+        client.shutdown_vm(&pve1, id, Duration::from_mins(1)).await.unwrap_err(),
         client.destroy_vm(&pve1, id, DestroyOptions::default()).await.unwrap_err(),
     ];
     for error in errors {
@@ -47,7 +48,9 @@ async fn a_missing_vm_is_missing_everywhere(peer: &Peer) {
     }
     let task = client.start_vm(&pve1, id).await;
     match task {
-        Ok(task) => assert_eq!(end_of(&client, &task).await.cause(), Some(Cause::VmMissing)),
+        Ok(task) => {
+            assert_eq!(end_of(&client, &task.unwrap()).await.cause(), Some(Cause::VmMissing));
+        }
         Err(error) => assert!(error.is_vm_missing(), "{error}"),
     }
     drop_violations(peer);
@@ -125,7 +128,7 @@ async fn a_stale_digest_is_a_conflict(peer: &Peer) {
 async fn what_a_vm_is_not_ready_for_is_told_by_the_task(peer: &Peer) {
     let (client, pve1) = (peer.client(), node("pve1"));
     let template = "9000".parse().unwrap();
-    let task = client.start_vm(&pve1, template).await.unwrap();
+    let task = client.start_vm(&pve1, template).await.unwrap().unwrap();
     let exit = end_of(&client, &task).await;
     assert!(matches!(exit, TaskExit::Failed(_)), "{exit:?}");
     assert_eq!(exit.class(), Some(Class::TaskFailed));

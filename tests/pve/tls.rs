@@ -21,7 +21,7 @@ async fn a_certificate_is_believed_for_a_reason() {
     let fake = start().await;
     let pem = fake.certificate_pem().unwrap().as_bytes().to_vec();
     let sum = fake.fingerprint().unwrap();
-    for tls in [Tls::Bundle(pem), Tls::Fingerprint(sum), Tls::Insecure] {
+    for tls in [Tls::Bundle(pem), Tls::Fingerprints(vec![sum]), Tls::Insecure] {
         let client = believing(&fake, &fake.url(), tls.clone());
         let version = client.version().await.unwrap_or_else(|error| panic!("{tls:?}: {error}"));
         assert_eq!(version.major(), Some(9));
@@ -34,7 +34,7 @@ async fn others_are_refused_before_the_token_is_sent() {
     let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let mut sum = fake.fingerprint().unwrap();
     sum[0] ^= 1;
-    for tls in [Tls::System, Tls::Bundle(other.cert.pem().into()), Tls::Fingerprint(sum)] {
+    for tls in [Tls::System, Tls::Bundle(other.cert.pem().into()), Tls::Fingerprints(vec![sum])] {
         let error = believing(&fake, &fake.url(), tls.clone()).version().await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Tls, "{tls:?}: {error}");
         assert_eq!(error.class(), Class::Blocked);
@@ -55,7 +55,7 @@ async fn the_name_counts_unless_the_certificate_is_pinned() {
     let error = with(Tls::Bundle(made.cert.pem().into())).version().await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Tls);
     assert!(error.to_string().contains("pve.example.com"), "{error}");
-    assert!(with(Tls::Fingerprint(sum)).version().await.is_ok());
+    assert!(with(Tls::Fingerprints(vec![sum])).version().await.is_ok());
 }
 
 #[tokio::test]

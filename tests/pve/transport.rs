@@ -60,8 +60,7 @@ async fn null_is_an_empty_list_and_no_task() {
     assert_eq!(client.resize_disk(&pve1, id, "scsi0", "9G").await.unwrap(), None);
     let error = client.next_id().await.unwrap_err();
     assert_eq!((error.kind(), error.outcome_unknown()), (&ErrorKind::Decode, false));
-    let error = client.start_vm(&pve1, id).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome_unknown()), (&ErrorKind::Decode, true));
+    assert_eq!(client.start_vm(&pve1, id).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -179,4 +178,46 @@ async fn a_task_without_a_recorded_end_is_looked_at_twice() {
     assert_eq!(status, capmox::pve::TaskStatus::Stopped { exit });
     let path = "/api2/json/nodes/pve1/tasks/UPID:pve1:1:2:3:qmstart:100:a@pve!t:/status";
     assert!(script.seen()[0].starts_with(&format!("GET {path} HTTP/1.1\r\n")));
+}
+
+#[tokio::test]
+async fn an_answer_that_names_no_task_is_no_error() {
+    for data in ["null", "\"\"", "\"OK\"", "1", "{}", "\"UPID:\"", "\"UPID:../x:1:\""] {
+        let answer = format!(r#"{{"data":{data}}}"#);
+        let script = Script::play((0..7).map(|_| json("200 OK", &answer))).await;
+        let (client, pve1, id) = (to(&script), node("pve1"), "100".parse().unwrap());
+        let options = CloneOptions::new("101".parse().unwrap());
+        let purge = DestroyOptions { purge: true, destroy_unreferenced_disks: false };
+        let local = "local".parse().unwrap();
+        assert_eq!(client.clone_vm(&pve1, id, &options).await.unwrap(), None, "{data}");
+        assert_eq!(client.start_vm(&pve1, id).await.unwrap(), None, "{data}");
+        assert_eq!(client.resume_vm(&pve1, id).await.unwrap(), None, "{data}");
+        assert_eq!(client.stop_vm(&pve1, id).await.unwrap(), None, "{data}");
+        assert_eq!(client.destroy_vm(&pve1, id, purge).await.unwrap(), None, "{data}");
+        let image = b"image"[..].into();
+        assert_eq!(client.upload_iso(&pve1, &local, "a.iso", image).await.unwrap(), None, "{data}");
+        let gone = client.delete_volume(&pve1, &local, "local:iso/a.iso").await.unwrap();
+        assert_eq!(gone, None, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_answer_lacks_is_named_with_its_endpoint() {
+    let script = Script::play(
+        ["null", "\"x\"", "{}"].map(|data| json("200 OK", &format!(r#"{{"data":{data}}}"#))),
+    )
+    .await;
+    let (client, pve1, id) = (to(&script), node("pve1"), "100".parse().unwrap());
+    let error = client.vm_config(&pve1, id).await.unwrap_err();
+    assert!(error.to_string().contains("GET /nodes/pve1/qemu/100/config"), "{error}");
+    let error = client.next_id().await.unwrap_err();
+    assert!(
+        error.to_string().contains("/cluster/nextid") && error.to_string().contains("VMID"),
+        "{error}"
+    );
+    let error = client.agent_exec(&pve1, id, &["true"]).await.unwrap_err();
+    assert!(
+        error.to_string().contains("agent/exec: ") && error.to_string().contains("pid"),
+        "{error}"
+    );
 }

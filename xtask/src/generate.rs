@@ -1,5 +1,5 @@
 //! Files that are generated from the library's types and tables and from the parts of the cluster
-//! templates, and the check that they are up to date.
+//! templates, among them the reference of the documentation, and the check that they are up to date.
 //!
 //! The texts are made elsewhere; here they only meet the disk.
 
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use capmox::api::crd;
 use capmox::runtime::rbac;
 
-use crate::flavours;
+use crate::{flavours, reference};
 
 /// Every generated file: its path from the root of the repository, and its text.
 pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
@@ -20,6 +20,7 @@ pub(crate) fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files: Vec<_> = crd::all()?.into_iter().map(within("config/crd/bases")).collect();
     files.extend(crd::pools()?.into_iter().map(within("config/ipam/bases")));
     files.push(("config/rbac/role.yaml".into(), rbac::yaml()?));
+    files.push(("docs/reference.md".into(), reference::page()));
     files.extend(flavours::all()?.into_iter().map(within("templates")));
     Ok(files)
 }

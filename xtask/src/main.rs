@@ -1,14 +1,18 @@
 //! The project's task runner: what the Makefile's targets do.
 
 mod bench;
+mod book;
+mod boot;
 mod components;
 mod demo;
 mod flavours;
 mod generate;
 mod image;
 mod packages;
+mod reference;
 mod steps;
 mod suite;
+mod vendor;
 
 use std::process::ExitCode;
 
@@ -33,6 +37,10 @@ enum Task {
     Image(image::ImageArguments),
     /// Lays out a release in dist: clusterctl's repository, chart, bills of materials, sums
     Release(image::ReleaseArguments),
+    /// Writes the documentation as HTML to dist/book, by mdBook
+    Book,
+    /// Packages a pinned release of capmox itself for the Cluster API operator, in dist/vendored
+    Vendor(vendor::Arguments),
     /// Checks that the generated files are up to date
     Verify,
     /// Format, lints, documentation
@@ -50,8 +58,18 @@ enum Task {
     },
     /// What many machines cost, measured on the real API server and the simulator
     Bench(bench::Arguments),
+    /// Random machines and random trouble against the real program, then quiet
+    Soak {
+        /// How long the trouble lasts, in minutes
+        #[arg(default_value_t = 5)]
+        minutes: u64,
+        /// Seed of all choices; by chance when not given, and printed in any case
+        seed: Option<u64>,
+    },
     /// Everything that CI runs
     Test,
+    /// The seed on real Debian guests in QEMU
+    TestBoot(boot::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -76,12 +94,16 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Components(arguments) => components::write(arguments),
         Task::Image(arguments) => image::image(arguments),
         Task::Release(arguments) => image::release(arguments),
+        Task::Vendor(arguments) => vendor::write(arguments),
+        Task::Book => book::write(&root),
         Task::Verify => suite::verify().and_then(|()| components::verify()),
         Task::Lint => steps::run(&root, "lint", &suite::lint()),
         Task::Tools { names } => suite::tools(names),
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
         Task::Bench(arguments) => bench::run(arguments),
+        Task::Soak { minutes, seed } => steps::run(&root, "soak", &[suite::soak(*minutes, *seed)]),
+        Task::TestBoot(arguments) => boot::run(arguments),
         Task::Test => steps::run(&root, "test", &suite::test()),
     }
 }

@@ -15,13 +15,34 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cloud-init", "its schema and its NoCloud source read the seed"),
     ("netplan.io", "reads the network configuration"),
     ("skopeo", "reads the image and copies it"),
+    ("curl", "fetches what is packaged of other releases"),
     ("python3-venv", "the environment of the simulator's third parties"),
 ];
 
-/// Installs what is missing.
+/// The same for `test-boot`, which is not part of `test`.
+const BOOT: &[(&str, &str)] = &[
+    ("mmdebstrap", "makes the guests' root"),
+    ("e2fsprogs", "makes an image of it"),
+    ("qemu-system-x86", "boots it"),
+    ("seabios", "the guests' firmware"),
+];
+
+/// Installs what is missing of what `test` needs.
 pub(crate) fn install() -> Result<()> {
+    install_of(PACKAGES)?;
+    let python = pve_fake::peer::python().context("the Python environment cannot be made")?;
+    say(format!("Python environment: {}", python.display()));
+    Ok(())
+}
+
+/// Installs what is missing of what `test-boot` needs.
+pub(crate) fn install_for_boot() -> Result<()> {
+    install_of(BOOT)
+}
+
+fn install_of(packages: &[(&str, &str)]) -> Result<()> {
     let missing: Vec<&str> =
-        PACKAGES.iter().map(|(name, _)| *name).filter(|name| !is_installed(name)).collect();
+        packages.iter().map(|(name, _)| *name).filter(|name| !is_installed(name)).collect();
     if missing.is_empty() {
         say("all Debian packages are there");
     } else {
@@ -31,8 +52,6 @@ pub(crate) fn install() -> Result<()> {
         args.extend(&missing);
         apt(&args)?;
     }
-    let python = pve_fake::peer::python().context("the Python environment cannot be made")?;
-    say(format!("Python environment: {}", python.display()));
     Ok(())
 }
 
@@ -44,25 +63,32 @@ fn is_installed(package: &str) -> bool {
     query.is_ok_and(|output| output.stdout == b"install ok installed")
 }
 
-/// `apt-get`, by sudo for those who are not root and may without a password.
 fn apt(args: &[&str]) -> Result<()> {
-    let is_root = is_root();
-    let mut words = if is_root {
+    let mut words = vec!["apt-get", "--quiet=2", "-o", "DPkg::Lock::Timeout=120"];
+    words.extend(args);
+    as_root(&words).context("install the packages by hand")
+}
+
+/// Runs a program, by sudo for those who are not root and may without a password.
+pub(crate) fn as_root(command: &[&str]) -> Result<()> {
+    let mut words = if is_root() {
         vec![]
     } else {
         vec!["sudo", "--non-interactive", "--preserve-env=DEBIAN_FRONTEND"]
     };
-    words.extend(["apt-get", "--quiet=2", "-o", "DPkg::Lock::Timeout=120"]);
-    words.extend(args);
+    words.extend(command);
     let Some((program, rest)) = words.split_first() else { return Ok(()) };
+    // Debian keeps some of them where only root's PATH looks.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let status = Command::new(program)
         .args(rest)
         .env("DEBIAN_FRONTEND", "noninteractive")
+        .env("PATH", path)
         .stdin(Stdio::null())
         .status()
         .with_context(|| format!("cannot run {program}; the packages are Debian's"))?;
     if !status.success() {
-        bail!("{} ended with {status}; install the packages by hand", words.join(" "));
+        bail!("{} ended with {status}", words.join(" "));
     }
     Ok(())
 }

@@ -36,6 +36,16 @@ pub(crate) fn test() -> Vec<Step> {
     steps
 }
 
+/// The soak alone, for so long. The tests with servers run it for ninety seconds.
+pub(crate) fn soak(minutes: u64, seed: Option<u64>) -> Step {
+    let soak = cargo("soak", &["test", "--test", "life", "soak::", "--", "--nocapture"])
+        .env("CAPMOX_SOAK_SECONDS", &(minutes * 60).to_string());
+    match seed {
+        Some(seed) => soak.env("CAPMOX_SOAK_SEED", &seed.to_string()),
+        None => soak,
+    }
+}
+
 /// Whether the generated files are up to date.
 pub(crate) fn verify() -> Result<()> {
     match generate::drift(&testbed::root())?.as_slice() {

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used)]
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,9 +25,21 @@ fn make(source: &Path, output: &Path, before: &str, env: &[(&str, &str)]) -> Res
     // Built before, and found again by the task without asking the environment.
     let kustomize = Binaries::new().path("kustomize")?;
     let prebuilt = kustomize.parent().context("a folder")?;
+    make_by(Path::new(env!("CARGO_BIN_EXE_xtask")), prebuilt, source, output, before, env)
+}
+
+/// The same with a copy of the task, and of kustomize in the folder `prebuilt`.
+fn make_by(
+    task: &Path,
+    prebuilt: &Path,
+    source: &Path,
+    output: &Path,
+    before: &str,
+    env: &[(&str, &str)],
+) -> Result<Files> {
     let run = Command::new("sh")
-        .args(["-c", &format!("{before}; exec \"$@\""), "sh"])
-        .arg(env!("CARGO_BIN_EXE_xtask"))
+        .args(["-c", &format!("{before} \"$@\""), "sh"])
+        .arg(task)
         .arg("components")
         .arg("--source")
         .arg(source)
@@ -61,13 +74,13 @@ fn two_builds_in_other_folders_umasks_locales_and_time_zones_are_equal() -> Resu
     let left = make(
         &first,
         &folder.path().join("out1"),
-        "umask 000",
+        "umask 000; exec",
         &[("LANG", "C"), ("TZ", "UTC"), ("HOME", &home)],
     )?;
     let right = make(
         &second,
         &folder.path().join("out2"),
-        "umask 077; cd /",
+        "umask 077; cd /; exec",
         &[
             ("LANG", "tr_TR.UTF-8"),
             ("LC_ALL", "tr_TR.UTF-8"),
@@ -80,10 +93,41 @@ fn two_builds_in_other_folders_umasks_locales_and_time_zones_are_equal() -> Resu
     assert_eq!(names(&left), names(&right));
     assert!(left == right, "{:?}", right.drift(&folder.path().join("out1"))?);
     for (path, _) in right.iter() {
-        use std::os::unix::fs::PermissionsExt as _;
         let mode = fs::metadata(folder.path().join("out2").join(path))?.permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "{}", path.display());
     }
+    Ok(())
+}
+
+/// Only root can become somebody else; whoever is not is another user than root already, and makes
+/// what is in the repository.
+#[test]
+fn another_user_makes_the_same() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    let source = folder.path().join("source");
+    clone(&source)?;
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools)?;
+    fs::copy(Binaries::new().path("kustomize")?, tools.join("kustomize"))?;
+    let task = tools.join("xtask");
+    fs::copy(env!("CARGO_BIN_EXE_xtask"), &task)?;
+    let is_root = fs::metadata(folder.path())?.uid() == 0;
+    let who =
+        if is_root { "exec setpriv --reuid 65534 --regid 65534 --clear-groups" } else { "exec" };
+    // Its own folder, so that it can write there.
+    let output = std::env::temp_dir().join(format!("components-{}", std::process::id()));
+    fs::create_dir(&output)?;
+    fs::set_permissions(&output, fs::Permissions::from_mode(0o777))?;
+    let made =
+        make_by(&task, &tools, &source, &output.join("out"), who, &[("HOME", "/nonexistent")]);
+    let owner = fs::metadata(output.join("out"));
+    let made = made.and_then(|made| Ok((made, owner?.uid())));
+    fs::remove_dir_all(&output)?;
+    let (made, owner) = made?;
+    assert_eq!(owner == 65534, is_root);
+    let committed = root().join("components");
+    assert!(made.drift(&committed)?.is_empty(), "{:?}", made.drift(&committed)?);
     Ok(())
 }
 

@@ -26,6 +26,21 @@ pub enum Action {
     DropBefore,
     /// The call takes effect, the connection closes without an answer.
     DropAfter,
+    /// The connection closes at once, and the call takes effect so much later.
+    DropThenEffect {
+        /// Milliseconds.
+        millis: u64,
+    },
+    /// The call takes effect, and the answer has this `data`, as of another implementation.
+    AnswerWith {
+        /// The `data`.
+        data: serde_json::Value,
+    },
+    /// The answer lacks these fields, at whatever depth.
+    AnswerWithout {
+        /// Their names.
+        fields: Vec<String>,
+    },
     /// Never an answer, never an effect.
     Hang,
     /// The call takes effect, and never an answer.

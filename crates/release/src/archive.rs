@@ -12,16 +12,22 @@ pub(crate) struct Entry<'a> {
     mode: u32,
     kind: EntryType,
     content: &'a [u8],
+    target: Option<&'a str>,
 }
 
 impl<'a> Entry<'a> {
     pub(crate) fn file(path: &'a str, mode: u32, content: &'a [u8]) -> Self {
-        Self { path, mode, kind: EntryType::Regular, content }
+        Self { path, mode, kind: EntryType::Regular, content, target: None }
     }
 
     /// The path ends in a slash.
     pub(crate) fn folder(path: &'a str, mode: u32) -> Self {
-        Self { path, mode, kind: EntryType::Directory, content: &[] }
+        Self { path, mode, kind: EntryType::Directory, content: &[], target: None }
+    }
+
+    /// A symbolic link to `target`.
+    pub(crate) fn link(path: &'a str, target: &'a str) -> Self {
+        Self { path, mode: 0o777, kind: EntryType::Symlink, content: &[], target: Some(target) }
     }
 }
 
@@ -32,6 +38,11 @@ pub(crate) fn tar(entries: &[Entry<'_>]) -> Result<Vec<u8>> {
         let mut header = Header::new_ustar();
         header.set_path(entry.path).with_context(|| format!("cannot archive {}", entry.path))?;
         header.set_entry_type(entry.kind);
+        if let Some(target) = entry.target {
+            header
+                .set_link_name(target)
+                .with_context(|| format!("cannot link {} to {target}", entry.path))?;
+        }
         header.set_mode(entry.mode);
         header.set_uid(0);
         header.set_gid(0);

@@ -63,9 +63,7 @@ impl Recipe {
         let config = Config::new(&self.kustomize, &self.root.join("config"), &self.image)?;
         let components = config.build("default")?;
         let metadata = fs::read_to_string(self.root.join(METADATA)).context("metadata.yaml")?;
-        let series = series(&metadata)?;
-        let fits = series.iter().any(|series| is_in(&self.version, series));
-        ensure!(fits, "metadata.yaml has no release series for {}: {series:?}", self.version);
+        covers(&metadata, &self.version)?;
 
         let mut files = templates(&self.root.join("templates"))?;
         files.add_all("", package::build(self, &components, &metadata)?);
@@ -107,8 +105,16 @@ fn class(text: &str) -> Option<&str> {
     after.lines().find_map(|line| line.strip_prefix("  name: "))
 }
 
+/// Whether the metadata has the release series of a version.
+pub(crate) fn covers(metadata: &str, version: &str) -> Result<()> {
+    let series = series(metadata)?;
+    let fits = series.iter().any(|series| is_in(version, series));
+    ensure!(fits, "metadata.yaml has no release series for {version}: {series:?}");
+    Ok(())
+}
+
 /// `v1.2.3`, perhaps with a suffix after a dash.
-fn is_version(version: &str) -> bool {
+pub(crate) fn is_version(version: &str) -> bool {
     let core = version.strip_prefix('v').unwrap_or_default();
     let core = core.split_once('-').map_or(core, |(core, _)| core);
     let parts: Vec<&str> = core.split('.').collect();

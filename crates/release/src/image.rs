@@ -99,6 +99,8 @@ impl Image {
             Entry::folder("etc/ssl/", 0o755),
             Entry::folder("etc/ssl/certs/", 0o755),
             Entry::file("etc/ssl/certs/ca-certificates.crt", 0o644, self.authorities.as_bytes()),
+            // The program's place in capmox's image, which the Deployment there starts by its path.
+            Entry::link("manager", "usr/local/bin/capmox"),
             // Where the webhook's certificate is mounted.
             Entry::folder("tmp/", 0o1777),
             Entry::folder("usr/", 0o755),
@@ -251,14 +253,20 @@ mod tests {
             let mut tar = Vec::new();
             flate2::read::GzDecoder::new(layer).read_to_end(&mut tar)?;
             assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(&tar)));
-            let mut found = BTreeMap::new();
+            let (mut found, mut links) = (BTreeMap::new(), BTreeMap::new());
             for entry in ::tar::Archive::new(tar.as_slice()).entries()? {
                 let entry = entry?;
                 let header = entry.header();
                 assert_eq!((header.uid()?, header.gid()?, header.mtime()?), (0, 0, 0));
                 found.insert(entry.path()?.into_owned(), header.mode()?);
+                if let Some(target) = entry.link_name()? {
+                    links.insert(entry.path()?.into_owned(), target.into_owned());
+                }
             }
             assert_eq!(found.get(&PathBuf::from("usr/local/bin/capmox")), Some(&0o755));
+            // capmox's path leads to the program.
+            let link = (PathBuf::from("manager"), PathBuf::from("usr/local/bin/capmox"));
+            assert_eq!(links, BTreeMap::from([link]));
             assert_eq!(found.get(&PathBuf::from("tmp/")), Some(&0o1777));
         }
         Ok(())

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::binaries::{Binaries, root};
 
 /// Version under which the repository has the provider.
-pub(crate) const VERSION: &str = "v0.1.0";
+pub(crate) const VERSION: &str = "v0.7.100";
 
 /// clusterctl, set up for the provider `proxmox` of this repository.
 #[derive(Debug)]

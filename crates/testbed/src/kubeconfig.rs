@@ -19,9 +19,11 @@ pub(crate) fn admin(pki: &Pki, server: &str) -> Value {
     with_user(pki, server, &user)
 }
 
-/// A kubeconfig of whoever holds the bearer token.
-pub(crate) fn bearer(pki: &Pki, server: &str, token: &str) -> Value {
-    with_user(pki, server, &json!({ "token": token }))
+/// A kubeconfig of whoever holds the bearer token, at home in the namespace.
+pub(crate) fn bearer(pki: &Pki, server: &str, token: &str, namespace: &str) -> Value {
+    let mut config = with_user(pki, server, &json!({ "token": token }));
+    config["contexts"][0]["context"]["namespace"] = namespace.into();
+    config
 }
 
 fn with_user(pki: &Pki, server: &str, user: &Value) -> Value {

@@ -227,7 +227,8 @@ impl World {
         ManagerProcess::start(&name, program, &self.kubeconfig, env, args, &self.logs)
     }
 
-    /// A kubeconfig that acts as a service account, with the rights that RBAC gives it.
+    /// A kubeconfig that acts as a service account, with the rights that RBAC gives it, and whose
+    /// own namespace is the account's, as it is in a pod.
     ///
     /// # Errors
     /// If the account cannot be made or no token is given.
@@ -250,7 +251,8 @@ impl World {
         let request = request.body(serde_json::to_vec(&token)?)?;
         let answer: serde_json::Value = client.request(request).await.context("no token given")?;
         let token = answer.pointer("/status/token").and_then(serde_json::Value::as_str);
-        let config = kubeconfig::bearer(&self.pki, &self.server, token.context("no token given")?);
+        let token = token.context("no token given")?;
+        let config = kubeconfig::bearer(&self.pki, &self.server, token, namespace);
         let mut number = self.accounts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *number += 1;
         let file = self.dir.join("data").join(format!("account-{number}.kubeconfig"));

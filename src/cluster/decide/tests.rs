@@ -164,6 +164,7 @@ fn around(cluster: &ProxmoxCluster) -> Surroundings {
         is_any_claim_answered: false,
         machines: Seen::Present(Vec::new()),
         proxmox: Ok("9.0".to_owned()),
+        insecure: None,
     }
 }
 
@@ -339,18 +340,19 @@ fn a_cluster_goes_after_its_machines_and_with_its_pools_and_secrets() {
     let mut remains = Remains {
         machines: Seen::Present(vec!["m1".to_owned()]),
         pools: vec![PoolSeen::Present(pool), PoolSeen::Absent],
+        alone_since: None,
         secrets: vec![Seen::Present(held), Seen::Absent],
     };
-    let decision = gone(&cluster, &remains);
+    let decision = gone(&cluster, &remains, at(0));
     assert!(decision.steps.is_empty());
     let machines = Remainder::Machines(vec!["m1".to_owned()]);
     assert_eq!(decision.standing, Standing::Deleting(vec![machines]));
 
     remains.machines = Seen::Unknown("timeout".to_owned());
-    assert!(gone(&cluster, &remains).steps.is_empty());
+    assert!(gone(&cluster, &remains, at(0)).steps.is_empty());
 
     remains.machines = Seen::Present(Vec::new());
-    let steps = gone(&cluster, &remains).steps;
+    let steps = gone(&cluster, &remains, at(0)).steps;
     assert!(
         matches!(
             steps.as_slice(),
@@ -363,15 +365,39 @@ fn a_cluster_goes_after_its_machines_and_with_its_pools_and_secrets() {
     );
 
     remains.secrets = vec![Seen::Unknown("timeout".to_owned())];
-    assert!(gone(&cluster, &remains).steps.is_empty());
+    assert!(gone(&cluster, &remains, at(0)).steps.is_empty());
 
     remains.secrets = Vec::new();
     remains.pools = vec![PoolSeen::NotServed];
-    let steps = gone(&cluster, &remains).steps;
+    let steps = gone(&cluster, &remains, at(0)).steps;
     assert!(
         matches!(steps.as_slice(), [Step::Patch { what: "remove the finalizer", .. }]),
         "{steps:?}"
     );
+}
+
+#[test]
+fn a_pool_that_does_not_go_keeps_a_cluster_for_a_moment_only() {
+    let cluster = cluster(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let PoolSeen::Present(mut pool) = around(&cluster).pools.remove(0).seen else { panic!() };
+    pool.metadata.uid = Some("pool-uid".to_owned());
+    let remains = |pool: PoolSeen| Remains {
+        machines: Seen::Present(Vec::new()),
+        pools: vec![pool],
+        alone_since: Some(at(0)),
+        secrets: Vec::new(),
+    };
+    let finalizer = |decision: &Decision| {
+        matches!(decision.steps.as_slice(), [Step::Patch { what: "remove the finalizer", .. }])
+    };
+    let present = remains(PoolSeen::Present(pool));
+    assert!(matches!(gone(&cluster, &present, at(9)).steps[..], [Step::DeletePool { .. }]));
+    assert!(finalizer(&gone(&cluster, &present, at(10))));
+    let unknown = remains(PoolSeen::Unknown("conversion webhook failed".to_owned()));
+    let waits = gone(&cluster, &unknown, at(3)).standing;
+    assert!(matches!(&waits, Standing::Deleting(all) if matches!(all[..], [Remainder::Pool(_)])));
+    assert_eq!(wake(&waits, &[], Some(at(-500)), at(0)), Wake::After(POOL_RETRY));
+    assert!(finalizer(&gone(&cluster, &unknown, at(10))));
 }
 
 #[test]

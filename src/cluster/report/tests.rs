@@ -139,13 +139,13 @@ fn every_trouble_names_its_object_and_a_remedy() {
             Trouble::PoolsNotServed,
             "Warning",
             "IPAMProviderUnavailable",
-            ["InClusterIPPool", "--embedded-ipam"],
+            ["no one answers claims of kind InClusterIPPool", "--embedded-ipam"],
         ),
         (
             Trouble::PoolSilent(name()),
             "Warning",
             "IPAMProviderUnavailable",
-            ["InClusterIPPool ns/infra-v4-icip", "--embedded-ipam"],
+            ["kind InClusterIPPool: ns/infra-v4-icip", "--embedded-ipam"],
         ),
         (
             Trouble::PoolForeign { pool: name(), controller: "Thing x".to_owned() },
@@ -202,6 +202,11 @@ fn a_deletion_says_what_it_waits_for() {
             "waits for Cluster workload, which is not being deleted: delete the Cluster",
         ),
         (Standing::Deleting(vec![failed]), "DeletionFailed", "cannot delete it: forbidden"),
+        (
+            Standing::Deleting(vec![Remainder::Pool("pool has addresses".to_owned())]),
+            "Deleting",
+            "pool has addresses. This is waited for a few seconds",
+        ),
         (Standing::Deleting(Vec::new()), "Deleting", "lets go of pools and credentials"),
     ] {
         let said = condition(&says(standing, &json!({})));

@@ -126,3 +126,25 @@ fn every_part_of_credentials_tells_them_apart() {
         }
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_secret_is_taken_or_refused_without_showing_what_is_in_it(
+        url in "(https://)?[a-z0-9.:/@!-]{0,30}", token in "[a-z0-9@!=-]{0,40}",
+        secret in proptest::collection::vec(proptest::num::u8::ANY, 0..40), insecure in ".{0,6}",
+    ) {
+        let sentinel = b"5ec2e75e-c2e7-4ec2-8ec2-000000000001";
+        let data = BTreeMap::from([
+            (URL.to_owned(), url.into_bytes()),
+            (TOKEN.to_owned(), token.into_bytes()),
+            (SECRET.to_owned(), [sentinel.as_slice(), &secret].concat()),
+            (INSECURE.to_owned(), insecure.into_bytes()),
+            (ROOT_CA.to_owned(), secret),
+        ]);
+        let shown = match of_secret("lab/creds", &data) {
+            Ok(credentials) => format!("{credentials:?}"),
+            Err(fault) => fault.to_string(),
+        };
+        proptest::prop_assert!(!shown.contains("5ec2e75e-c2e7"), "{}", shown);
+    }
+}

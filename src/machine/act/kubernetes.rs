@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::decision::Waiting;
 use super::super::pass::{Interrupted, Pass, Setback};
@@ -33,7 +33,9 @@ impl Pass<'_> {
     /// Writes what differs in the status.
     pub(in super::super) async fn write_status(&mut self) -> Result<(), Interrupted> {
         let wanted = to_value(self.facts.machine.status.as_ref());
-        let Some(mut patch) = difference(&to_value(self.stored.status.as_ref()), &wanted) else {
+        let Some(mut patch) =
+            crate::api::merge_patch(&to_value(self.stored.status.as_ref()), &wanted)
+        else {
             return Ok(());
         };
         if patch.get("ready").is_none() && self.stored.status.is_none() {
@@ -171,46 +173,4 @@ fn is_not_found(error: &kube::Error) -> bool {
 
 fn to_value(status: Option<&ProxmoxMachineStatus>) -> Value {
     status.and_then(|status| serde_json::to_value(status).ok()).unwrap_or_else(|| json!({}))
-}
-
-/// The merge patch that leads from `old` to `new`, if they differ.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in new {
-        match old.get(key) {
-            Some(before) => {
-                if let Some(changed) = difference(before, value) {
-                    patch.insert(key.clone(), changed);
-                }
-            }
-            None => {
-                patch.insert(key.clone(), value.clone());
-            }
-        }
-    }
-    for key in old.keys().filter(|key| !new.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_merge_patch_names_only_what_differs() {
-        let old = json!({"ready": false, "taskRef": "x", "ipAddresses": {"net0": {"ipv4": "1"}}});
-        let new = json!({"ready": false, "ipAddresses": {"net0": {"ipv4": "2"}}, "vmStatus": "p"});
-        assert_eq!(
-            difference(&old, &new),
-            Some(json!({
-                "taskRef": null, "vmStatus": "p", "ipAddresses": {"net0": {"ipv4": "2"}}
-            }))
-        );
-        assert_eq!(difference(&new, &new), None);
-    }
 }

@@ -2,13 +2,15 @@
 //!
 //! Neither Machine nor Cluster nor a valid spec is needed. A VM that is not ours is never touched.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity, is_marked};
-use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
+use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -22,13 +24,12 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
         return decision;
     }
     if let Some(TaskState::Ended(ended)) = &facts.task {
-        let failed = !matches!(ended.exit, Exit::Success);
-        if failed
-            && matches!(
-                ended.operation,
-                Operation::Stop | Operation::Destroy | Operation::DeleteSeed
-            )
-        {
+        let is_told = match ended.operation {
+            Operation::Stop | Operation::Destroy => !matches!(ended.exit, Exit::Success),
+            Operation::DeleteSeed => matches!(ended.exit, Exit::Failure(_)),
+            _ => false,
+        };
+        if is_told {
             return Decision::Do(Step::ForgetTask);
         }
     }
@@ -82,12 +83,35 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     {
         return Decision::Do(Step::RecordSeed(volume));
     }
+    let Some(Seen::Present(power)) = &facts.power else { return without_power(facts, vmid) };
+    // The HA manager would start it again, or on another node.
+    if facts.in_ha && !facts.past.outside_ha {
+        return Decision::Do(Step::LeaveHa);
+    }
+    match (power, facts.shutdown_timeout()) {
+        (Power::Running, Some(timeout)) if !facts.past.shutdown_asked => {
+            Decision::Do(Step::Shutdown(timeout))
+        }
+        (Power::Running | Power::Paused | Power::Halted(_), _) => Decision::Do(Step::Stop),
+        // Where nothing can be recorded the VM itself is the only record of the file.
+        (Power::Stopped, _) => match facts.attached_seed().filter(|_| facts.records_lost) {
+            None => Decision::Do(Step::Destroy),
+            Some(volume) => match is_seed_deleted(facts, &volume) {
+                Ok(true) => Decision::Do(Step::Destroy),
+                Ok(false) => Decision::Do(Step::DeleteSeed(volume)),
+                Err(first) => first,
+            },
+        },
+    }
+}
+
+fn without_power(facts: &Facts, vmid: VmId) -> Decision {
     match &facts.power {
         // It has just been stopped. Should it run all the same, it is not destroyed but refused.
         None if just_ended(facts, Operation::Stop) && facts.attached_seed().is_none() => {
             Decision::Do(Step::Destroy)
         }
-        None => Decision::Look(Look::Power),
+        None | Some(Seen::Present(_)) => Decision::Look(Look::Power),
         Some(Seen::Unknown(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }
@@ -96,27 +120,34 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             let why = format!("VM {vmid} vanished while it was being looked at");
             Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
         }
-        Some(Seen::Present(Power::Running | Power::Paused)) => Decision::Do(Step::Stop),
-        Some(Seen::Present(Power::Stopped)) => match facts.attached_seed() {
-            // Where nothing can be recorded the VM itself is the only record of the file.
-            Some(volume) if facts.records_lost && !is_seed_deleted(facts) => {
-                Decision::Do(Step::DeleteSeed(volume))
-            }
-            _ => Decision::Do(Step::Destroy),
-        },
     }
+}
+
+/// How long a call can still take effect after its answer was lost: Proxmox gives up on a call
+/// between nodes after thirty seconds.
+const LATE: Duration = Duration::from_secs(40);
+
+/// A clone or an upload whose answer was lost may be on its way. What it made after the finalizer
+/// is gone would be nobody's.
+fn late(facts: &Facts) -> Option<Decision> {
+    let lost = facts.past.lost.as_ref()?;
+    let left = LATE.checked_sub(lost.age).filter(|left| !left.is_zero())?;
+    let waiting = Waiting::Late { operation: lost.operation, left };
+    Some(Decision::Wait(waiting, Wake::After(left.min(Duration::from_secs(5)))))
 }
 
 fn without_vm(facts: &Facts) -> Decision {
+    if let Some(waiting) = late(facts) {
+        return waiting;
+    }
     match facts.recorded_seed() {
-        Some(_) if is_seed_deleted(facts) => Decision::Do(Step::ForgetSeed),
-        Some(volume) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        Some(volume) => match is_seed_deleted(facts, volume) {
+            Ok(true) => Decision::Do(Step::ForgetSeed),
+            Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+            Err(first) => first,
+        },
         None => release(facts),
     }
-}
-
-fn is_seed_deleted(facts: &Facts) -> bool {
-    facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)
 }
 
 /// No VMID was ever recorded, so nothing was made; unless the record was taken away.

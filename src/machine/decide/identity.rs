@@ -1,6 +1,9 @@
 //! Whose VM it is. VMIDs are reused as soon as a VM is destroyed, so a number alone proves nothing.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::super::facts::{Facts, VmFact};
+use crate::hypervisor::{Operation, TaskState};
 
 /// Whose VM sits at the recorded VMID.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +18,17 @@ pub(super) enum Identity {
 
 /// The line in a VM's description by which it is found again: it goes in with the clone itself.
 pub(crate) fn mark(namespace: &str, name: &str, uid: &str) -> String {
-    format!("Cluster API machine {namespace}/{name} ({MARK}{uid})")
+    format!("{} ({MARK}{uid})", named(namespace, name))
+}
+
+fn named(namespace: &str, name: &str) -> String {
+    format!("Cluster API machine {namespace}/{name}")
+}
+
+/// The part of the mark that stays the same when a machine is moved.
+fn who(metadata: &ObjectMeta) -> String {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    format!("{} (", named(namespace, metadata.name.as_deref().unwrap_or_default()))
 }
 
 const MARK: &str = "capmox-uid: ";
@@ -51,20 +64,42 @@ pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
             None => Identity::Foreign("it has no BIOS uuid".to_owned()),
         };
     }
-    if let Some(uid) = vm.config.description().as_deref().and_then(marked_uid) {
-        return if uid == facts.uid() {
+    let description = vm.config.description();
+    let chosen = facts.recorded_template().is_some();
+    if let Some(uid) = description.as_deref().and_then(marked_uid) {
+        // Another management cluster, to which the machine was moved, gives it another uid.
+        let moved = !chosen
+            && description
+                .as_deref()
+                .is_some_and(|text| text.contains(&who(&facts.machine.metadata)));
+        return if uid == facts.uid() || moved {
             Identity::Ours
         } else {
             Identity::Foreign(format!("it is marked as the machine with uid {uid}"))
         };
     }
     match vm.config.name() {
+        // What this provider cloned carries its mark until its uuid is recorded. A server that
+        // drops descriptions is believed when it took the clone.
+        Some(name) if name == facts.name() && chosen && !was_cloned(facts) => Identity::Foreign(
+            format!("its name is {name:?}, but it lacks the mark of this machine's clone"),
+        ),
         Some(name) if name == facts.name() => Identity::Ours,
         Some(_) if matches!(vm.config.lock(), Some("clone" | "create")) => Identity::Nascent,
         Some(name) => Identity::Foreign(format!("its name is {name:?}")),
         // A clone gets its name last.
         None => Identity::Nascent,
     }
+}
+
+/// Whether this process knows of a clone under the recorded VMID that was not refused.
+fn was_cloned(facts: &Facts) -> bool {
+    let task = match &facts.task {
+        Some(TaskState::Running { operation, .. }) => Some(*operation),
+        Some(TaskState::Ended(ended)) => Some(ended.operation),
+        None => None,
+    };
+    facts.past.cloned || task == Some(Operation::Clone)
 }
 
 /// The provider id of a VM with this BIOS uuid.
@@ -84,5 +119,25 @@ mod tests {
         assert_eq!(marked_uid("capmox-uid: )"), None);
         assert_eq!(without_mark(&text).as_deref(), Some("rack 7\nedited by hand"));
         assert_eq!(without_mark(&mark("default", "w-1", "abc-1")), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_people_write_around_it_the_mark_is_found_and_taken_off(
+            before in "[^\n]{0,30}", after in "[^\n]{0,30}", uid in "[0-9a-f-]{1,36}",
+        ) {
+            let (before, after) = (before.replace(MARK, ""), after.replace(MARK, ""));
+            let text = format!("{before}\n{}\n{after}", mark("lab", "w-1", &uid));
+            proptest::prop_assert_eq!(marked_uid(&text), Some(uid.as_str()));
+            let kept = without_mark(&text).unwrap_or_default();
+            proptest::prop_assert!(marked_uid(&kept).is_none());
+            proptest::prop_assert!(kept.contains(before.trim()) && kept.contains(after.trim()));
+        }
+
+        #[test]
+        fn no_description_makes_a_panic(text in ".{0,80}", rest in "(capmox-uid: )?.{0,20}") {
+            let text = format!("{text}{rest}");
+            let _ = (marked_uid(&text), without_mark(&text), is_marked(&text));
+        }
     }
 }

@@ -10,11 +10,11 @@ use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
 use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
 use super::settled::settled;
-use super::{connected, has_finalizer, just_ended, retry_pause, task_in_flight};
+use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
 use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
-use crate::ids::VmId;
+use crate::ids::{StorageName, VmId};
 use crate::seen::Seen;
 
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
@@ -84,7 +84,11 @@ fn gates(facts: &Facts) -> Option<Decision> {
 fn failed_task(facts: &Facts, now: Timestamp) -> Option<Decision> {
     if let Some(TaskState::Ended(ended)) = &facts.task {
         let failed = !matches!(ended.exit, Exit::Success);
-        let judged_by_the_world = matches!(ended.operation, Operation::Start);
+        let judged_by_the_world = match ended.operation {
+            Operation::Start => true,
+            Operation::Upload | Operation::DeleteSeed => matches!(ended.exit, Exit::Unknown(_)),
+            _ => false,
+        };
         if failed && !judged_by_the_world {
             return Some(Decision::Do(Step::ForgetTask));
         }
@@ -123,7 +127,9 @@ fn running_too_early(facts: &Facts) -> Option<Decision> {
     }
     match &facts.power {
         None => Some(Decision::Look(Look::Power)),
-        Some(Seen::Present(Power::Running | Power::Paused)) => Some(Decision::Do(Step::Stop)),
+        Some(Seen::Present(Power::Running | Power::Paused | Power::Halted(_))) => {
+            Some(Decision::Do(Step::Stop))
+        }
         Some(_) => None,
     }
 }
@@ -193,7 +199,7 @@ fn unrecorded(facts: &Facts) -> Option<Decision> {
     match &facts.power {
         None => Some(Decision::Look(Look::Power)),
         Some(Seen::Present(Power::Stopped)) => None,
-        Some(Seen::Present(Power::Running | Power::Paused)) => {
+        Some(Seen::Present(Power::Running | Power::Paused | Power::Halted(_))) => {
             Some(Decision::Do(Step::RecordSeeded))
         }
         Some(Seen::Absent) => unknown("the VM vanished while it was being looked at"),
@@ -273,14 +279,51 @@ fn seed(
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
         return seed_storage(facts, vm, vmid);
     };
+    match stored(facts) {
+        Some(Seen::Present(())) => {
+            let tags = options.get("tags").map(String::as_str);
+            options.extend(seeds::attach(volume, &vm.config, tags));
+            return Decision::Do(Step::AttachSeed(options));
+        }
+        None => return Decision::Look(Look::Stored(volume.to_owned())),
+        Some(Seen::Unknown(why)) => return Decision::Wait(Waiting::Unknown(why), Wake::seconds(5)),
+        Some(Seen::Absent) => {}
+    }
+    if matches!(facts.task, Some(TaskState::Ended(Ended { operation: Operation::Upload, .. }))) {
+        return Decision::Do(Step::ForgetTask);
+    }
+    let Some(storage) = seeds::storage_of(volume) else {
+        return invalid(format!("status.bootstrapISO {volume:?} names no storage"));
+    };
+    elsewhere(facts, &storage, volume, vmid).unwrap_or(Decision::Do(Step::StoreSeed(storage)))
+}
+
+/// Whether the seed is on its storage; `None` where that has to be looked up, since no task tells.
+fn stored(facts: &Facts) -> Option<Seen<()>> {
     if just_ended(facts, Operation::Upload) {
-        options.extend(seeds::attach(volume, &vm.config, options.get("tags").map(String::as_str)));
-        return Decision::Do(Step::AttachSeed(options));
+        return Some(Seen::Present(()));
     }
-    match seeds::storage_of(volume) {
-        Some(storage) => Decision::Do(Step::StoreSeed(storage)),
-        None => invalid(format!("status.bootstrapISO {volume:?} names no storage")),
-    }
+    let is_upload = |operation| operation == Operation::Upload;
+    let is_unclear = facts.past.accepted.is_some_and(|call| is_upload(call.operation))
+        || matches!(&facts.task, Some(TaskState::Ended(ended)) if is_upload(ended.operation));
+    if is_unclear { facts.stored.clone() } else { Some(Seen::Absent) }
+}
+
+/// Another storage for the seed, after the recorded one would not take it: the next in Proxmox's
+/// order. What may lie on the first is deleted before it is forgotten.
+fn elsewhere(facts: &Facts, storage: &StorageName, volume: &str, vmid: VmId) -> Option<Decision> {
+    facts.past.refusing.as_ref().filter(|refusing| *refusing == storage)?;
+    let all = match &facts.iso_storages {
+        None => return Some(Decision::Look(Look::IsoStorages)),
+        Some(seen) => seen.present()?,
+    };
+    let after = all.iter().position(|one| one == storage).map_or(0, |index| index + 1);
+    let next = all.iter().cycle().skip(after).take(all.len()).find(|one| *one != storage)?;
+    Some(match is_seed_deleted(facts, volume) {
+        Ok(true) => Decision::Do(Step::RecordSeed(seeds::volume(next, vmid))),
+        Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        Err(first) => first,
+    })
 }
 
 /// Whether the bootstrap data can be made into a seed, or what is missing.
@@ -339,6 +382,10 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
             return Decision::Wait(Waiting::Unknown(why), Wake::seconds(2));
         }
     };
+    if let Power::Halted(halt) = power {
+        let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
+        return Decision::Wait(waiting, Wake::seconds(30));
+    }
     if power == Power::Running {
         return if unasked { Decision::Ready(None) } else { guest(facts) };
     }

@@ -13,19 +13,49 @@ mod tests;
 
 pub(super) use identity::{mark, provider_id, without_mark};
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::decision::{Decision, Look, Waiting, Wake};
+use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::Facts;
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
+use crate::seen::Seen;
 
 /// What to do next.
 pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if facts.is_paused() {
         return Decision::Wait(Waiting::Paused, Wake::OnChange);
     }
-    if facts.is_deleted() { gone::decide(facts, now) } else { live::decide(facts, now) }
+    let decision =
+        if facts.is_deleted() { gone::decide(facts, now) } else { live::decide(facts, now) };
+    hold_back(facts, decision)
+}
+
+/// How long the effect of a call may take to show, when Proxmox accepted it and named no task.
+const EFFECT: Duration = Duration::from_secs(30);
+
+/// What was accepted a moment ago without a task to follow is not asked for again at once: its
+/// effect shows at the VM, and until then nothing tells whether it is done.
+fn hold_back(facts: &Facts, decision: Decision) -> Decision {
+    let (Decision::Do(step), Some(call)) = (&decision, &facts.past.accepted) else {
+        return decision;
+    };
+    let is_same = step.operation() == Some(call.operation)
+        && matches!(
+            call.operation,
+            Operation::Clone
+                | Operation::Upload
+                | Operation::Start
+                | Operation::Shutdown
+                | Operation::Stop
+                | Operation::Destroy
+        );
+    if is_same && call.age < EFFECT {
+        return Decision::Wait(Waiting::Effect(call.operation), Wake::seconds(2));
+    }
+    decision
 }
 
 /// Whether Proxmox can be talked to has to be known before anything of it is.
@@ -63,6 +93,32 @@ fn just_ended(facts: &Facts, wanted: Operation) -> bool {
         &facts.task,
         Some(TaskState::Ended(Ended { operation, exit: Exit::Success, .. })) if *operation == wanted
     )
+}
+
+/// Whether a seed is deleted. Where nobody can tell how the task for it ended, its storage is asked.
+///
+/// # Errors
+/// What to do first.
+fn is_seed_deleted(facts: &Facts, volume: &str) -> Result<bool, Decision> {
+    if facts.seed_deleted || just_ended(facts, Operation::DeleteSeed) {
+        return Ok(true);
+    }
+    let Some(TaskState::Ended(Ended {
+        operation: Operation::DeleteSeed,
+        exit: Exit::Unknown(_),
+        ..
+    })) = &facts.task
+    else {
+        return Ok(false);
+    };
+    match &facts.stored {
+        None => Err(Decision::Look(Look::Stored(volume.to_owned()))),
+        Some(Seen::Absent) => Ok(true),
+        Some(Seen::Present(())) => Err(Decision::Do(Step::ForgetTask)),
+        Some(Seen::Unknown(why)) => {
+            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
+        }
+    }
 }
 
 fn has_finalizer(facts: &Facts) -> bool {

@@ -5,7 +5,7 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
-use super::just_ended;
+use super::{is_seed_deleted, just_ended};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -44,9 +44,16 @@ pub(super) fn settled(facts: &Facts, vmid: VmId) -> Decision {
     }
 }
 
-/// The list lags by some seconds, so a VM that it calls stopped is asked itself.
+/// Whether the list says that the VM runs, or does not say. It has QEMU's own words too, such as
+/// `paused`.
+fn seems_up(entry: Option<&GuestEntry>) -> bool {
+    let status = entry.and_then(|entry| entry.status.as_deref());
+    matches!(status, None | Some("running" | "unknown" | "prelaunch" | "inmigrate" | "postmigrate"))
+}
+
+/// The list lags by some seconds, so a VM that it calls stopped or paused is asked itself.
 fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
-    if entry.is_none_or(|entry| entry.status.as_deref() != Some("stopped")) {
+    if seems_up(entry) {
         return Decision::Ready(None);
     }
     // Nothing is started by its number alone.
@@ -73,6 +80,10 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
     match &facts.power {
         None => Decision::Look(Look::Power),
         Some(Seen::Present(Power::Running)) => Decision::Ready(None),
+        Some(Seen::Present(Power::Halted(halt))) => {
+            let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
+            Decision::Wait(waiting, Wake::seconds(30))
+        }
         Some(Seen::Present(power)) => match &facts.task {
             Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
                 if !matches!(exit, Exit::Success) =>
@@ -98,6 +109,15 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Wait(waiting, Wake::seconds(10));
     }
     let tagged = vm.config.tags().contains(seed::TAG);
+    let attached = facts.attached_seed().is_some();
+    let deleted = match facts.recorded_seed().filter(|_| !attached) {
+        Some(volume) => is_seed_deleted(facts, volume),
+        None => Ok(facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)),
+    };
+    let deleted = match deleted {
+        Ok(deleted) => deleted,
+        Err(first) => return first,
+    };
     match (facts.attached_seed(), facts.recorded_seed()) {
         // Recorded before the drive is emptied, so that the file is found after a crash.
         (Some(volume), recorded) if recorded != Some(&volume) => {
@@ -107,16 +127,11 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         (Some(_), _) if facts.records_lost => Decision::Do(Step::Eject(seed::empty_drive())),
         (Some(_), _) => Decision::Do(Step::Eject(seed::detach(&vm.config))),
         // With neither tag nor record nothing is left to forget, while the list still shows the tag.
-        (None, recorded)
-            if (tagged || recorded.is_some())
-                && (facts.seed_deleted || just_ended(facts, Operation::DeleteSeed)) =>
-        {
-            Decision::Do(if tagged {
-                Step::Untag(seed::untag(&vm.config))
-            } else {
-                Step::ForgetSeed
-            })
-        }
+        (None, recorded) if (tagged || recorded.is_some()) && deleted => Decision::Do(if tagged {
+            Step::Untag(seed::untag(&vm.config))
+        } else {
+            Step::ForgetSeed
+        }),
         (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         (None, None) if tagged => stray(facts, vmid, vm),
         // The list lags behind what the VM itself says.

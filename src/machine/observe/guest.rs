@@ -6,18 +6,10 @@ use tokio::time::{Instant, interval, timeout};
 
 use super::super::facts::GuestFact;
 use super::super::pass::Pass;
+use crate::bootstrap::cloud_init::{self, Progress};
 use crate::hypervisor::{Ended, Endpoint, Exit, Kind, Operation, TaskState};
 use crate::ids::{NodeName, VmId};
 use crate::pve::{self, AgentExecStatus};
-
-/// Exit code of `cloud-init status` for "done, with recoverable errors", since cloud-init 23.4.
-const DEGRADED: i64 = 2;
-
-/// Exit code of `cloud-init status` for an unrecoverable error.
-const ERROR: i64 = 1;
-
-/// Characters of the guest's output that go into a message.
-const EXCERPT: usize = 500;
 
 /// How long cloud-init may take to tell of its errors, and the pause between two looks.
 const DETAILS_WAIT: Duration = Duration::from_secs(5);
@@ -104,7 +96,7 @@ impl Pass<'_> {
             };
         };
         match endpoint.client().agent_exec_status(node, vmid, pid).await {
-            Ok(answer) if !answer.exited => GuestFact::Asked,
+            Ok(answer) if !answer.has_ended() => GuestFact::Asked,
             Ok(answer) => {
                 endpoint.set_agent_pid(&self.key, None);
                 match judge(&answer) {
@@ -146,23 +138,12 @@ async fn details(endpoint: &Endpoint, node: &NodeName, vmid: VmId) -> Option<Str
         loop {
             ticks.tick().await;
             let answer = client.agent_exec_status(node, vmid, pid).await.ok()?;
-            if answer.exited {
+            if answer.has_ended() {
                 return answer.out_data;
             }
         }
     };
-    timeout(DETAILS_WAIT, ask).await.ok().flatten().and_then(|text| errors_of(&text))
-}
-
-/// The part of `cloud-init status --long` that tells of errors.
-fn errors_of(text: &str) -> Option<String> {
-    let known = ["status:", "extended_status:", "boot_status_code:", "last_update:"];
-    let telling = text
-        .lines()
-        .filter(|line| !known.iter().any(|key| line.starts_with(key)))
-        .filter(|line| !line.trim_end().ends_with("[]") && !line.trim_end().ends_with("{}"));
-    let words = excerpt(&telling.collect::<Vec<_>>().join("\n"));
-    (!words.is_empty()).then_some(words)
+    timeout(DETAILS_WAIT, ask).await.ok().flatten().and_then(|text| cloud_init::errors_of(&text))
 }
 
 fn with(said: String, more: Option<String>) -> String {
@@ -174,86 +155,16 @@ fn with(said: String, more: Option<String>) -> String {
 
 /// What the end of `cloud-init status` means.
 fn judge(answer: &AgentExecStatus) -> GuestFact {
-    let output = answer.out_data.as_deref().unwrap_or_default();
-    let words = excerpt(&[output, answer.err_data.as_deref().unwrap_or_default()].join("\n"));
-    if let Some(signal) = answer.signal {
-        return GuestFact::Unknown(format!("`cloud-init status` was ended by signal {signal}"));
-    }
-    let says = |word: &str| output.to_ascii_lowercase().contains(word);
-    match answer.exit_code.unwrap_or(0) {
-        0 | DEGRADED if says("running") || says("not started") || says("not run") => {
-            GuestFact::CloudInitRunning
-        }
-        0 => GuestFact::CloudInitDone(None),
-        DEGRADED => GuestFact::CloudInitDone(Some(words)),
-        code if code == ERROR || says("error") => {
-            GuestFact::CloudInitFailed(format!("`cloud-init status` exited with {code}: {words}"))
-        }
-        // The command itself could not run: that says nothing about cloud-init.
-        code => GuestFact::Unknown(format!(
-            "`cloud-init status` could not be run in the guest (exit code {code}: {words}): the \
-             template needs cloud-init and an agent that may execute it, or set \
-             spec.checks.skipCloudInitStatus"
-        )),
-    }
-}
-
-/// One line of at most [`EXCERPT`] characters.
-fn excerpt(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(EXCERPT).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(code: i64, out: &str) -> GuestFact {
-        judge(&AgentExecStatus {
-            exited: true,
-            exit_code: Some(code),
-            out_data: Some(out.to_owned()),
-            ..AgentExecStatus::default()
-        })
-    }
-
-    #[test]
-    fn cloud_init_is_judged_by_exit_code_and_status_line() {
-        assert_eq!(ended(0, "status: running\n"), GuestFact::CloudInitRunning);
-        assert_eq!(ended(0, "status: not started"), GuestFact::CloudInitRunning);
-        assert_eq!(ended(2, "status: running\n"), GuestFact::CloudInitRunning);
-        assert_eq!(ended(0, "status: done\n"), GuestFact::CloudInitDone(None));
-        assert_eq!(
-            ended(2, "status: done\nextended_status: degraded done"),
-            GuestFact::CloudInitDone(Some(
-                "status: done extended_status: degraded done".to_owned()
-            ))
-        );
-        let failed = ended(1, "status: error\n");
-        assert!(matches!(failed, GuestFact::CloudInitFailed(why) if why.contains("status: error")));
-        let missing = ended(127, "sh: cloud-init: not found");
-        assert!(matches!(missing, GuestFact::Unknown(why) if why.contains("not found")));
-    }
-
-    #[test]
-    fn of_all_that_cloud_init_says_its_errors_are_told() {
-        let long = "status: error\nextended_status: error - done\nboot_status_code: enabled\n\
-                    last_update: Thu\ndetail: DataSourceNoCloud\nerrors:\n\t- ('scripts_user', \
-                    RuntimeError('1 failures'))\nrecoverable_errors: {}\n";
-        let wanted = "detail: DataSourceNoCloud errors: - ('scripts_user', RuntimeError('1 \
-                      failures'))";
-        assert_eq!(errors_of(long).as_deref(), Some(wanted));
-        assert_eq!(errors_of("status: done\nerrors: []\n"), None);
-    }
-
-    #[test]
-    fn a_killed_command_says_nothing_about_cloud_init() {
-        let killed =
-            AgentExecStatus { exited: true, signal: Some(9), ..AgentExecStatus::default() };
-        assert!(matches!(judge(&killed), GuestFact::Unknown(_)));
+    let progress = cloud_init::judge(&cloud_init::Answer {
+        exit_code: answer.exit_code,
+        signal: answer.signal,
+        output: answer.out_data.as_deref().unwrap_or_default(),
+        errors: answer.err_data.as_deref().unwrap_or_default(),
+    });
+    match progress {
+        Progress::Running => GuestFact::CloudInitRunning,
+        Progress::Done(attention) => GuestFact::CloudInitDone(attention),
+        Progress::Failed(said) => GuestFact::CloudInitFailed(said),
+        Progress::Unknown(why) => GuestFact::Unknown(why),
     }
 }

@@ -15,7 +15,7 @@ use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
 
 use super::decision::Look;
-use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts};
+use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts, Past};
 use super::pass::Pass;
 use super::stores::Stores;
 use crate::api::capi::{self, Cluster};
@@ -86,6 +86,9 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         records_lost: false,
         clone_refused: false,
         vmid_foreign: false,
+        stored: None,
+        in_ha: false,
+        past: Past::default(),
     };
     facts.addresses = addresses(stores, &facts);
     let number = facts.machine.spec.virtual_machine_id;
@@ -191,7 +194,10 @@ impl Pass<'_> {
                 self.facts.vm = Some(seen);
             }
             Look::Pools => self.look_at_pools().await,
-            Look::Power => self.facts.power = Some(self.read_power().await),
+            Look::Power => {
+                let power = self.read_power().await;
+                self.facts.power = Some(power);
+            }
             Look::Placement => self.facts.placement = Some(self.survey().await),
             Look::Template(template) => {
                 let seen = self.read_template(&template).await;
@@ -199,6 +205,7 @@ impl Pass<'_> {
             }
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
+            Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {
                     remembered.guest_looks = remembered.guest_looks.saturating_add(1);
@@ -220,6 +227,7 @@ impl Pass<'_> {
         if error.is_endpoint_lost()
             && let (Some(infra), Some(endpoint)) = (&self.facts.infra, &self.endpoint)
         {
+            endpoint.note_refusal(error);
             // The first one tells enough.
             let _ = self.lost.set(connections::unreachable(infra, endpoint, error));
         }
@@ -306,22 +314,19 @@ impl Pass<'_> {
             }
             return;
         }
-        if let Some(view) = endpoint.held_view().await {
+        let held = endpoint.held_view().await;
+        if let Some(view) = &held {
             self.facts.listed = view.guests.get(&vmid).cloned().into();
         }
         let known = endpoint.ledger().promises().get(&vmid).cloned();
-        let promise = placement::promise(&self.facts, self.recorded_memory());
+        let memory = placement::promised_memory(&self.facts, held.as_deref());
+        let promise = placement::promise(&self.facts, memory);
         if let Some(promise) = promise
             .filter(|new| known.is_none_or(|old| old.owner != new.owner || old.node != new.node))
         {
             // Refused: the number is another machine's too; whose VM it is shows at the VM.
             let _ = endpoint.ledger().restore(vmid, promise);
         }
-    }
-
-    fn recorded_memory(&self) -> u64 {
-        let mib = self.facts.machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
-        mib.unwrap_or(0) << 20
     }
 
     /// What may be wrong with the pools of claims that nobody answers.
@@ -448,7 +453,8 @@ fn operation_of(upid: &Upid) -> Operation {
     match upid.kind() {
         "qmclone" => Operation::Clone,
         "qmstart" | "qmresume" => Operation::Start,
-        "qmstop" | "qmshutdown" => Operation::Stop,
+        "qmshutdown" => Operation::Shutdown,
+        "qmstop" => Operation::Stop,
         "qmdestroy" => Operation::Destroy,
         "resize" => Operation::Resize,
         "qmconfig" => Operation::Configure,

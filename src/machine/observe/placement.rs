@@ -1,5 +1,7 @@
 //! What the choice of node and VMID is made from.
 
+mod completion;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +10,12 @@ use tokio::time::Instant;
 
 use super::super::facts::{Facts, NodeFact, PlacementFacts};
 use super::super::pass::Pass;
+use super::super::placing;
 use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
 use crate::hypervisor::{Endpoint, Promise, View};
 use crate::ids::VmId;
 use crate::placement::TemplateRef;
-use crate::pve::{self, VmConfig};
+use crate::pve::{self, ErrorKind, VmConfig};
 use crate::seen::Seen;
 
 /// Age of a reading that a choice may be made from; what this process promised since is in the
@@ -27,6 +30,15 @@ pub(super) fn promise(facts: &Facts, memory: u64) -> Option<Promise> {
         memory,
         group: group(facts),
     })
+}
+
+/// Memory in bytes that a placed machine takes: as it asks, else what its template is listed with.
+pub(super) fn promised_memory(facts: &Facts, view: Option<&View>) -> u64 {
+    let of_template = || {
+        let template = facts.recorded_template()?;
+        view?.guests.get(&template.vmid)?.memory
+    };
+    placing::asked_memory(&facts.machine.spec).or_else(of_template).unwrap_or(0)
 }
 
 /// Machines of one group are spread over the nodes: those of one role of one cluster.
@@ -49,7 +61,8 @@ impl Pass<'_> {
         let Some(endpoint) = &self.endpoint.clone() else {
             return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
         };
-        self.restore_promises(endpoint);
+        let held = endpoint.held_view().await;
+        self.restore_promises(endpoint, held.as_deref());
         // Before the reading: what is promised while it is made refuses the choice.
         let ledger_version = endpoint.ledger().version();
         // A choice that lost a race is made again from the same reading: the ledger is what changed.
@@ -103,9 +116,20 @@ impl Pass<'_> {
     ) -> Result<(Arc<View>, Option<VmId>), pve::Error> {
         let now = Instant::now();
         let view = endpoint.view(now.checked_sub(RECENT).unwrap_or(now)).await?;
+        let view = completion::complete(&self.facts, endpoint, view).await;
         let ranged = self.facts.machine.spec.vm_id_range.is_some();
-        let next_id = if ranged { None } else { Some(endpoint.next_id().await?) };
-        Ok((view, next_id))
+        if ranged {
+            return Ok((view, None));
+        }
+        match endpoint.next_id().await {
+            Ok(id) => Ok((view, Some(id))),
+            // A hint, where the server has none: the lowest number that nobody has will do.
+            Err(error) if matches!(error.kind(), ErrorKind::NotImplemented | ErrorKind::Decode) => {
+                tracing::warn!(%error, "Proxmox names no free VMID");
+                Ok((view, None))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// VMIDs that machines with the same credentials record, whether their VM is there or not.
@@ -132,7 +156,7 @@ impl Pass<'_> {
     }
 
     /// After a restart the objects remember what was promised.
-    fn restore_promises(&self, endpoint: &Endpoint) {
+    fn restore_promises(&self, endpoint: &Endpoint, view: Option<&View>) {
         let source = self.facts.infra.as_ref().map(credentials);
         for machine in self.machines() {
             let recorded = machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok());
@@ -142,8 +166,7 @@ impl Pass<'_> {
             if facts.infra.as_ref().map(credentials) != source {
                 continue;
             }
-            let memory = machine.spec.memory_mib.and_then(|mib| u64::try_from(mib).ok());
-            if let Some(promise) = promise(&facts, memory.unwrap_or(0) << 20) {
+            if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
                 // Refused: two machines record one number, which shows at the VM.
                 let _ = endpoint.ledger().restore(vmid, promise);
             }

@@ -4,17 +4,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::facts::{Power, VmFact, VmSeen};
+use super::super::facts::{Halt, Power, VmFact, VmSeen};
 use super::super::pass::Pass;
+use super::super::{act, seed};
 use crate::fault::Class;
 use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
 use crate::ids::{NodeName, StorageName};
+use crate::pve::{ErrorKind, VmStatus};
 use crate::seen::Seen;
 
 /// Between two looks that both find a VM absent, before its addresses are given back.
 const ABSENT_TWICE: Duration = Duration::from_secs(4);
 /// The same where a clone may have been asked for a moment before.
 const CLONE_ON_ITS_WAY: Duration = Duration::from_secs(9);
+
+/// Bytes that the largest seed may take.
+const ROOM: u64 = 4 << 20;
 
 const NO_ENDPOINT: &str = "no Proxmox endpoint was looked up";
 
@@ -153,20 +158,27 @@ impl Pass<'_> {
             && recorded.is_some_and(|node| !view.nodes.contains_key(&node))
     }
 
-    pub(super) async fn read_power(&self) -> Seen<Power> {
-        let (Some(endpoint), Some(vmid)) = (&self.endpoint, self.facts.vmid()) else {
+    pub(super) async fn read_power(&mut self) -> Seen<Power> {
+        let (Some(endpoint), Some(vmid)) = (self.endpoint.clone(), self.facts.vmid()) else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
         let Some(node) = self.vm_node() else {
             return Seen::Unknown(format!("the node of VM {vmid} is not known"));
         };
         match endpoint.client().vm_status(&node, vmid).await {
-            Ok(status) if status.is_paused() => Seen::Present(Power::Paused),
-            Ok(status) if status.is_running() => Seen::Present(Power::Running),
-            Ok(status) => match status.status.as_deref() {
-                Some("stopped") => Seen::Present(Power::Stopped),
-                other => Seen::Unknown(format!("Proxmox says that VM {vmid} is {other:?}")),
-            },
+            Ok(status) => {
+                self.facts.in_ha = status.is_in_ha;
+                power_of(&status).map_or_else(
+                    || {
+                        Seen::Unknown(format!(
+                            "Proxmox GET /nodes/{node}/qemu/{vmid}/status/current: the field \
+                             status is {:?}, expected running or stopped",
+                            status.status.as_deref().unwrap_or_default()
+                        ))
+                    },
+                    Seen::Present,
+                )
+            }
             Err(error) if error.is_vm_missing() => Seen::Absent,
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
@@ -178,13 +190,41 @@ impl Pass<'_> {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
         match endpoint.storages(&node).await {
-            Ok(storages) => Seen::Present(
-                storages
+            Ok(storages) => {
+                let (roomy, full): (Vec<_>, Vec<_>) = storages
                     .into_iter()
                     .filter(|storage| storage.takes("iso"))
-                    .map(|storage| storage.storage)
-                    .collect(),
-            ),
+                    .partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
+                // A full one may have room again when there is no other.
+                Seen::Present(roomy.into_iter().chain(full).map(|one| one.storage).collect())
+            }
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
+        }
+    }
+
+    /// Whether a seed is whole on its storage.
+    pub(super) async fn find_seed(&self, volume: &str) -> Seen<()> {
+        let storage = seed::storage_of(volume);
+        let (Some(endpoint), Some(node), Some(storage)) = (&self.endpoint, self.vm_node(), storage)
+        else {
+            return Seen::Unknown(NO_ENDPOINT.to_owned());
+        };
+        let node = self.node_of_seed(endpoint, &storage, &node).await;
+        let size = act::image(&self.facts).ok().and_then(|image| u64::try_from(image.len()).ok());
+        match endpoint.client().storage_content(&node, &storage, Some("iso")).await {
+            Ok(volumes) => {
+                let found = volumes.iter().find(|found| found.volid == volume);
+                // Fewer bytes are a part; servers that do not count them say 0, or count otherwise.
+                let whole = |found: u64| found == 0 || size.is_none_or(|size| found >= size);
+                found.filter(|found| found.size.is_none_or(whole)).map(|_| ()).into()
+            }
+            // A server that cannot list answered the call itself with success.
+            Err(error) if *error.kind() == ErrorKind::NotImplemented => match &self.facts.task {
+                Some(TaskState::Ended(ended)) if ended.operation == Operation::DeleteSeed => {
+                    Seen::Absent
+                }
+                _ => Seen::Present(()),
+            },
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
@@ -192,5 +232,17 @@ impl Pass<'_> {
     /// Where the VM is: as just seen, else as recorded.
     pub(in super::super) fn vm_node(&self) -> Option<NodeName> {
         self.facts.vm().map(|vm| vm.node.clone()).or_else(|| self.facts.recorded_node())
+    }
+}
+
+/// What a status says; `None` when it says nothing that is known.
+fn power_of(status: &VmStatus) -> Option<Power> {
+    let halted = status.qmpstatus.as_deref().and_then(Halt::of);
+    match halted {
+        _ if status.is_paused() => Some(Power::Paused),
+        Some(halt) if !status.is_stopped() => Some(Power::Halted(halt)),
+        _ if status.is_running() => Some(Power::Running),
+        _ if status.is_stopped() => Some(Power::Stopped),
+        _ => None,
     }
 }

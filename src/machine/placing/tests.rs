@@ -199,3 +199,30 @@ fn a_template_is_found_by_its_tags() {
     facts.machine.spec.template_selector = Some(serde_json::from_value(selector).unwrap());
     assert_eq!(chosen(&facts, &world()).1, "pve1");
 }
+
+#[test]
+fn without_a_size_of_its_own_a_machine_takes_what_its_template_has() {
+    let reserved = |facts: &Facts, world: &PlacementFacts, memory: &str| {
+        let mut facts = facts.clone();
+        let template = TemplateRef { node: "pve1".parse().unwrap(), vmid: "9000".parse().unwrap() };
+        let config = [("scsi0", "shared:d"), ("memory", memory)].into_iter().collect();
+        facts.template = Some((template, Seen::Present(config)));
+        match choose(&facts, world, None).unwrap() {
+            Decision::Do(Step::Reserve { memory, .. }) => memory,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut unlisted = world();
+    unlisted.guests.values_mut().for_each(|guest| guest.memory = None);
+    for (asked, listed, config, wanted) in [
+        (json!(4096), world(), "8192", 4 * GIB),
+        (json!(null), world(), "current=8192", 8 * GIB),
+        (json!(0), world(), "8192", 8 * GIB),
+        (json!(null), unlisted.clone(), "8192", 8 * GIB),
+        (json!(null), world(), "", 2 * GIB),
+        (json!(null), unlisted, "", 0),
+    ] {
+        let facts = facts(&json!({"memoryMiB": asked}));
+        assert_eq!(reserved(&facts, &listed, config), wanted, "{asked} {config}");
+    }
+}

@@ -123,6 +123,26 @@ fn housekeeping_does_not_unready_a_machine() {
 }
 
 #[test]
+fn what_is_tried_again_has_the_severity_that_capmox_gives_it() {
+    let severity = |operation, class| {
+        let faulted = Conclusion::Faulted(operation, Fault::new(class, "no luck"));
+        let told = status(&cloned(), &faulted, None, now());
+        let found = conditions::find(&told.conditions, "VMProvisioned").unwrap().clone();
+        (found.reason.unwrap_or_default(), found.severity.unwrap_or_default())
+    };
+    for (operation, class, reason, wanted) in [
+        (Operation::Clone, Class::TaskFailed, "TaskFailure", "Info"),
+        (Operation::Start, Class::TaskFailed, "TaskFailure", "Info"),
+        (Operation::Start, Class::Transient, "PoweringOnFailed", "Info"),
+        (Operation::Clone, Class::Blocked, "CloningFailed", "Warning"),
+        (Operation::Configure, Class::Transient, "VMProvisionFailed", "Warning"),
+    ] {
+        let told = severity(operation, class);
+        assert_eq!(told, (reason.to_owned(), wanted.to_owned()), "{operation:?} {class:?}");
+    }
+}
+
+#[test]
 fn a_failure_for_good_is_told_to_cluster_api() {
     let failure = Failure { reason: "BootstrapFailed", message: "cloud-init failed".to_owned() };
     let told = status(&cloned(), &Conclusion::Decided(Decision::Fail(failure)), None, now());

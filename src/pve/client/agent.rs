@@ -68,8 +68,9 @@ impl Client {
             }
             result => result?,
         };
-        let pid = reply.data.get("pid").and_then(wire::text_of).and_then(|pid| pid.parse().ok());
-        pid.ok_or_else(|| reply.refuse("expected a pid"))
+        let pid = reply.data.get("pid").unwrap_or(&reply.data);
+        let pid = wire::text_of(pid).and_then(|pid| pid.trim().parse().ok());
+        pid.ok_or_else(|| reply.refuse("the field pid is missing or no number"))
     }
 
     /// How that process stands: `GET …/agent/exec-status`. The result of a process that ended is

@@ -11,7 +11,7 @@ use crate::pve::limits::Lane;
 use crate::pve::task::{TaskExit, TaskStatus};
 use crate::pve::transport::Verb;
 use crate::pve::types::{
-    GuestResource, NodeStatus, NodeSummary, TaskLogLine, TaskRecord, guests_of,
+    Bridge, GuestResource, NodeStatus, NodeSummary, TaskLogLine, TaskRecord, guests_of,
 };
 use crate::pve::upid::Upid;
 
@@ -29,6 +29,14 @@ impl Client {
         let segments = ["nodes", node.as_str(), "status"];
         let call = Exchange::new(Verb::Get, "nodes/{node}/status", segments, Lane::Node(node));
         self.run(call).await?.object()
+    }
+
+    /// Bridges and VNets of a node: `GET nodes/{node}/network?type=any_bridge`. Since release 8,
+    /// those that the credentials may not use are missing without a word.
+    pub async fn node_bridges(&self, node: &NodeName) -> Result<Vec<Bridge>, Error> {
+        let segments = ["nodes", node.as_str(), "network"];
+        let call = Exchange::new(Verb::Get, "nodes/{node}/network", segments, Lane::Node(node));
+        self.run(call.set("type", "any_bridge")).await?.list()
     }
 
     /// VMs and templates of a node, live: `GET nodes/{node}/qemu`. Reads every configuration there.

@@ -65,14 +65,14 @@ impl Client {
         storage: &StorageName,
         file_name: &str,
         data: Bytes,
-    ) -> Result<Upid, Error> {
+    ) -> Result<Option<Upid>, Error> {
         let segments = ["nodes", node.as_str(), "storage", storage.as_str(), "upload"];
         let endpoint = "nodes/{node}/storage/{storage}/upload";
         let call = Exchange::new(Verb::Post, endpoint, segments, Lane::Node(node));
         let call = call.set("content", "iso");
         let file = File { name: file_name.to_owned(), data };
         let data = self.0.upload(&call.0, &file).await?;
-        Reply::to(&call.0, data).upid()
+        Ok(Reply::to(&call.0, data).upid_if_any())
     }
 
     /// Deletes a volume: `DELETE …/content/{volume}`. Nobody checks whether a VM still uses it. A
@@ -85,6 +85,6 @@ impl Client {
     ) -> Result<Option<Upid>, Error> {
         let segments = volume_segments(node, storage, volid);
         let call = Exchange::new(Verb::Delete, VOLUME, segments, Lane::Node(node));
-        self.run(call).await?.upid_if_any()
+        Ok(self.run(call).await?.upid_if_any())
     }
 }

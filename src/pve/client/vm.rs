@@ -1,5 +1,7 @@
 //! `/nodes/{node}/qemu/{vmid}`: one VM's life.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Client, Exchange, Reply};
@@ -47,7 +49,7 @@ impl Client {
         node: &NodeName,
         source: VmId,
         options: &CloneOptions,
-    ) -> Result<Upid, Error> {
+    ) -> Result<Option<Upid>, Error> {
         let id = source.to_string();
         let segments = ["nodes", node.as_str(), "qemu", &id, "clone"];
         let endpoint = "nodes/{node}/qemu/{vmid}/clone";
@@ -61,7 +63,7 @@ impl Client {
             .set_some("storage", options.storage.as_ref().map(StorageName::as_str))
             .set_some("format", options.format.as_deref())
             .set_some("target", options.target.as_ref().map(NodeName::as_str));
-        self.run(call).await?.upid()
+        Ok(self.run(call).await?.upid_if_any())
     }
 
     /// The configuration, with changes that wait for a restart merged in: `GET …/config`.
@@ -88,7 +90,7 @@ impl Client {
         }
         let endpoint = "nodes/{node}/qemu/{vmid}/config";
         let reply = self.vm(Verb::Post, endpoint, (node, vmid), &["config"], &parameters).await?;
-        reply.upid_if_any()
+        Ok(reply.upid_if_any())
     }
 
     /// Power state: `GET …/status/current`.
@@ -109,31 +111,48 @@ impl Client {
         let parameters = [("disk", json!(disk)), ("size", json!(size))];
         let endpoint = "nodes/{node}/qemu/{vmid}/resize";
         let reply = self.vm(Verb::Put, endpoint, (node, vmid), &["resize"], &parameters).await?;
-        reply.upid_if_any()
+        Ok(reply.upid_if_any())
     }
 
     /// Starts a VM: `POST …/status/start`. Nearly every refusal comes with the task's end.
-    pub async fn start_vm(&self, node: &NodeName, vmid: VmId) -> Result<Upid, Error> {
+    pub async fn start_vm(&self, node: &NodeName, vmid: VmId) -> Result<Option<Upid>, Error> {
         let endpoint = "nodes/{node}/qemu/{vmid}/status/start";
-        self.vm(Verb::Post, endpoint, (node, vmid), &["status", "start"], &[]).await?.upid()
+        Ok(self
+            .vm(Verb::Post, endpoint, (node, vmid), &["status", "start"], &[])
+            .await?
+            .upid_if_any())
     }
 
     /// Pulls the plug: `POST …/status/stop`. Stopping a stopped VM is a success.
-    pub async fn stop_vm(&self, node: &NodeName, vmid: VmId) -> Result<Upid, Error> {
+    pub async fn stop_vm(&self, node: &NodeName, vmid: VmId) -> Result<Option<Upid>, Error> {
         let endpoint = "nodes/{node}/qemu/{vmid}/status/stop";
-        self.vm(Verb::Post, endpoint, (node, vmid), &["status", "stop"], &[]).await?.upid()
+        Ok(self
+            .vm(Verb::Post, endpoint, (node, vmid), &["status", "stop"], &[])
+            .await?
+            .upid_if_any())
     }
 
-    /// Asks the guest to shut down, for a minute at most: `POST …/status/shutdown`.
-    pub async fn shutdown_vm(&self, node: &NodeName, vmid: VmId) -> Result<Upid, Error> {
+    /// Asks the guest to shut down, and pulls the plug when it has not after `timeout` (whole
+    /// seconds): `POST …/status/shutdown`.
+    pub async fn shutdown_vm(
+        &self,
+        node: &NodeName,
+        vmid: VmId,
+        timeout: Duration,
+    ) -> Result<Option<Upid>, Error> {
         let endpoint = "nodes/{node}/qemu/{vmid}/status/shutdown";
-        self.vm(Verb::Post, endpoint, (node, vmid), &["status", "shutdown"], &[]).await?.upid()
+        let parameters = [("timeout", json!(timeout.as_secs())), ("forceStop", json!(1))];
+        let rest = ["status", "shutdown"];
+        Ok(self.vm(Verb::Post, endpoint, (node, vmid), &rest, &parameters).await?.upid_if_any())
     }
 
     /// Lets a paused VM go on: `POST …/status/resume`.
-    pub async fn resume_vm(&self, node: &NodeName, vmid: VmId) -> Result<Upid, Error> {
+    pub async fn resume_vm(&self, node: &NodeName, vmid: VmId) -> Result<Option<Upid>, Error> {
         let endpoint = "nodes/{node}/qemu/{vmid}/status/resume";
-        self.vm(Verb::Post, endpoint, (node, vmid), &["status", "resume"], &[]).await?.upid()
+        Ok(self
+            .vm(Verb::Post, endpoint, (node, vmid), &["status", "resume"], &[])
+            .await?
+            .upid_if_any())
     }
 
     /// Destroys a stopped VM and its disks: `DELETE …`. An ISO in its drive stays.
@@ -142,13 +161,13 @@ impl Client {
         node: &NodeName,
         vmid: VmId,
         options: DestroyOptions,
-    ) -> Result<Upid, Error> {
+    ) -> Result<Option<Upid>, Error> {
         let id = vmid.to_string();
         let segments = ["nodes", node.as_str(), "qemu", &id];
         let endpoint = "nodes/{node}/qemu/{vmid}";
         let call = Exchange::new(Verb::Delete, endpoint, segments, Lane::Node(node))
             .set_if("purge", options.purge)
             .set_if("destroy-unreferenced-disks", options.destroy_unreferenced_disks);
-        self.run(call).await?.upid()
+        Ok(self.run(call).await?.upid_if_any())
     }
 }

@@ -28,6 +28,11 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    #[cfg(test)]
+    pub(super) fn new(status: u16, reason: Option<String>, body: Vec<u8>) -> Self {
+        Self { status, reason, retry_after: None, body, truncated: false }
+    }
+
     pub(super) async fn read(mut response: reqwest::Response) -> Result<Self, reqwest::Error> {
         let status = response.status();
         // Only a phrase other than the standard one is handed on; it is Proxmox's own text.
@@ -136,5 +141,40 @@ fn standard(status: u16) -> &'static str {
             .ok()
             .and_then(|status| status.canonical_reason())
             .unwrap_or("no reason given"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(status: u16, body: Vec<u8>) -> Result<Value, Error> {
+        Answer::new(status, None, body).data("GET", "/version".to_owned(), str::to_owned)
+    }
+
+    #[test]
+    fn an_envelope_is_opened_and_an_empty_answer_is_null() {
+        assert_eq!(read(200, br#"{"data":7}"#.to_vec()).ok(), Some(Value::from(7)));
+        assert_eq!(read(200, b" \n".to_vec()).ok(), Some(Value::Null));
+        assert!(read(200, b"<html>".to_vec()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_under_any_status_are_an_answer_or_an_error_of_one_line(
+            status in 100_u16..700,
+            body in prop_oneof![
+                vec(any::<u8>(), 0..200),
+                "[{\"]{0,3}(data|errors|message)?\"?:?.{0,40}[}]{0,3}".prop_map(String::into_bytes),
+            ],
+        ) {
+            if let Err(error) = read(status, body) {
+                prop_assert!(!error.to_string().contains('\n'));
+                let _ = (error.class(), error.cause(), error.outcome_unknown());
+            }
+        }
     }
 }

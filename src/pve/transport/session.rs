@@ -68,6 +68,10 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 }
 
 impl Session {
+    pub(super) fn who(&self) -> &str {
+        self.auth.who()
+    }
+
     pub(super) fn new(auth: Auth, ticket_age: Duration) -> Result<Self, ConfigError> {
         let fixed = match &auth {
             Auth::Token { id, .. } => {
@@ -120,8 +124,7 @@ impl Session {
             lane: Lane::Endpoint,
             parameters,
         };
-        let builder = transport.builder(&request, None);
-        let data = transport.exchange(&request, builder, 1).await?;
+        let data = transport.reach(&request, None, None, 1).await?;
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         let ticket = text("ticket");
         let refuse = |why: &str| {

@@ -32,7 +32,7 @@ pub struct AgentOsInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct AgentExecStatus {
-    /// Whether the process has ended.
+    /// Whether the process has ended, where it says so; see [`Self::has_ended`].
     #[serde(deserialize_with = "wire::flag")]
     pub exited: bool,
     /// Exit code, if it ended by itself.
@@ -47,6 +47,13 @@ pub struct AgentExecStatus {
     /// Standard error.
     #[serde(deserialize_with = "wire::text")]
     pub err_data: Option<String>,
+}
+
+impl AgentExecStatus {
+    /// Whether the process has ended: an exit code or a signal tells it as well.
+    pub fn has_ended(&self) -> bool {
+        self.exited || self.exit_code.is_some() || self.signal.is_some()
+    }
 }
 
 /// An interface as the guest sees it.

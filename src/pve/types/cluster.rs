@@ -1,6 +1,6 @@
 //! What concerns the cluster as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -319,29 +319,75 @@ impl<'de> Deserialize<'de> for TaskSummary {
     }
 }
 
-/// Answer of `access/permissions`: privileges by path.
+/// Answers of `access/permissions`: privileges by path, each with whether paths below inherit it.
+///
+/// Asked for one path, Proxmox gives all that holds there. Asked for all, it lists the top paths,
+/// those that an access rule names, and guests and storages that are in a pool; a path that is not
+/// listed has what the closest listed one above it hands down. A rule that takes everything away
+/// (role NoAccess) is not seen in that list: ask for such a path by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Permissions(BTreeMap<String, BTreeSet<String>>);
+pub struct Permissions(BTreeMap<String, BTreeMap<String, bool>>);
 
 impl Permissions {
     /// Whether `privilege` is held on exactly this `path` of the answer.
     pub fn has(&self, path: &str, privilege: &str) -> bool {
-        self.0.get(path).is_some_and(|held| held.contains(privilege))
+        self.0.get(path).is_some_and(|held| held.contains_key(privilege))
     }
 
-    /// Privileges by path.
-    pub fn by_path(&self) -> &BTreeMap<String, BTreeSet<String>> {
+    /// Whether `privilege` is held on `path`, by itself or handed down from above.
+    pub fn holds(&self, path: &str, privilege: &str) -> bool {
+        match self.0.get(path) {
+            Some(held) => held.contains_key(privilege),
+            None => above(path).is_some_and(|above| self.holds_below(above, privilege)),
+        }
+    }
+
+    /// Whether paths below `path` have `privilege` from it.
+    pub fn holds_below(&self, path: &str, privilege: &str) -> bool {
+        match self.0.get(path) {
+            Some(held) => held.get(privilege) == Some(&true),
+            None => above(path).is_some_and(|above| self.holds_below(above, privilege)),
+        }
+    }
+
+    /// Whether `privilege` is held on `path` or anywhere below it.
+    pub fn holds_somewhere(&self, path: &str, privilege: &str) -> bool {
+        let is_within = |found: &str| {
+            path == "/" || found.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.holds(path, privilege)
+            || self.0.iter().any(|(found, held)| is_within(found) && held.contains_key(privilege))
+    }
+
+    /// Takes in another answer for the same credentials; what it says of a path replaces what was
+    /// said before.
+    pub fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    /// Privileges by path, each with whether paths below inherit it.
+    pub fn by_path(&self) -> &BTreeMap<String, BTreeMap<String, bool>> {
         &self.0
+    }
+}
+
+/// The path above, `None` for the topmost.
+fn above(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some(("", "")) | None => None,
+        Some(("", _)) => Some("/"),
+        Some((above, _)) => Some(above),
     }
 }
 
 impl<'de> Deserialize<'de> for Permissions {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let Value::Object(paths) = Value::deserialize(d)? else { return Ok(Self::default()) };
-        let privileges = |value: &Value| -> BTreeSet<String> {
+        let privileges = |value: &Value| -> BTreeMap<String, bool> {
             let held = value.as_object().into_iter().flatten();
-            // The value says whether it is inherited by paths below, not whether it is held.
-            held.filter(|(_, held)| !held.is_null()).map(|(name, _)| name.clone()).collect()
+            let held = held.filter(|(_, flag)| !flag.is_null());
+            held.map(|(name, flag)| (name.clone(), wire::boolean_of(flag).unwrap_or(true)))
+                .collect()
         };
         Ok(Self(paths.iter().map(|(path, value)| (path.clone(), privileges(value))).collect()))
     }

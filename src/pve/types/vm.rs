@@ -155,6 +155,9 @@ pub struct VmStatus {
     /// QEMU's own word, such as `paused`, `prelaunch`.
     #[serde(deserialize_with = "wire::text")]
     pub qmpstatus: Option<String>,
+    /// Whether the HA manager looks after it.
+    #[serde(rename = "ha", deserialize_with = "managed")]
+    pub is_in_ha: bool,
     /// Name.
     #[serde(deserialize_with = "wire::text")]
     pub name: Option<String>,
@@ -179,16 +182,35 @@ pub struct VmStatus {
 }
 
 impl VmStatus {
+    /// `status`, or what QEMU says where there is none.
+    fn word(&self) -> Option<String> {
+        let word = self.status.as_deref().or(self.qmpstatus.as_deref())?;
+        Some(word.trim().to_ascii_lowercase())
+    }
+
     /// Whether a QEMU process exists, paused or not.
     pub fn is_running(&self) -> bool {
-        self.status.as_deref() == Some("running")
+        self.word().is_some_and(|word| word == "running")
+    }
+
+    /// Whether no QEMU process exists.
+    pub fn is_stopped(&self) -> bool {
+        self.word().is_some_and(|word| word == "stopped")
     }
 
     /// Whether its processors are stopped while the process exists.
     pub fn is_paused(&self) -> bool {
-        self.is_running() && matches!(self.qmpstatus.as_deref(), Some("paused" | "suspended"))
-            || self.status.as_deref() == Some("paused")
+        let qemu = matches!(self.qmpstatus.as_deref(), Some("paused" | "suspended"));
+        self.is_running() && qemu
+            || self.word().is_some_and(|word| matches!(word.as_str(), "paused" | "suspended"))
     }
+}
+
+/// The field `managed` of an object; anything else is not managed.
+fn managed<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    let value = Value::deserialize(d)?;
+    let managed = value.get("managed").and_then(wire::text_of);
+    Ok(managed.is_some_and(|text| !matches!(text.as_str(), "" | "0" | "false")))
 }
 
 /// How a VM or template is copied.

@@ -34,7 +34,8 @@ fn whole(number: f64) -> Option<i64> {
     (number.abs() < LIMIT).then_some(number as i64)
 }
 
-fn boolean_of(value: &Value) -> Option<bool> {
+/// A boolean in any form.
+pub(in crate::pve) fn boolean_of(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),
         Value::Number(number) => number.as_f64().map(|number| number != 0.0),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Model;
-use super::state::{NodeState, Run};
+use super::state::{HaResource, NodeState, Run};
 use super::task::Due;
 use crate::seed::VmSeed;
 
@@ -92,6 +92,18 @@ pub enum Change {
         /// The VM's id.
         vmid: u32,
     },
+    /// A VM's processors are stopped, or go on.
+    VmPaused {
+        /// The VM's id.
+        vmid: u32,
+        /// Whether they are stopped.
+        paused: bool,
+    },
+    /// A VM becomes a resource of the HA manager.
+    VmInHa {
+        /// The VM's id.
+        vmid: u32,
+    },
     /// A lock is left in a VM's configuration, or taken off.
     VmLocked {
         /// The VM's id.
@@ -162,6 +174,8 @@ impl Model {
             | Change::VmAppears { .. }
             | Change::VmMoved { .. }
             | Change::VmCrashed { .. }
+            | Change::VmPaused { .. }
+            | Change::VmInHa { .. }
             | Change::VmLocked { .. } => self.change_vm(change),
             Change::StorageFull { storage, full } => {
                 if let Some(storage) = self.storages.get_mut(&storage) {
@@ -195,6 +209,16 @@ impl Model {
                 }
             }
             Change::VmCrashed { vmid } => self.power_off(vmid),
+            Change::VmPaused { vmid, paused } => {
+                let run = if paused { Run::Paused } else { Run::Running };
+                if let Some(vm) = self.vms.get_mut(&vmid).filter(|vm| vm.run != Run::Stopped) {
+                    vm.run = run;
+                }
+            }
+            Change::VmInHa { vmid } => {
+                let started = HaResource { state: "started".to_owned(), ..HaResource::default() };
+                self.ha.insert(format!("vm:{vmid}"), started);
+            }
             Change::VmLocked { vmid, lock } => {
                 if let Some(vm) = self.vms.get_mut(&vmid) {
                     match lock {

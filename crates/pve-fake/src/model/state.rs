@@ -210,7 +210,7 @@ impl Vm {
         let running = self.run != Run::Stopped;
         Broadcast {
             name: Some(self.name(vmid)),
-            status: self.run.status(),
+            status: self.run.qmp(),
             template: self.is_template(),
             cpus: self.cpus(),
             memory: self.memory(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::answer::{Answer, render};
@@ -82,6 +82,10 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
         }
         _ => None,
     };
+    if let Some(Action::DropThenEffect { millis }) = &fault {
+        tokio::spawn(take_effect_later(shared, flight, request, Duration::from_millis(*millis)));
+        return Answer::Drop;
+    }
     let mut response = match early {
         Some(response) => response,
         None => effect(&shared, &request, fault.as_ref()).await,
@@ -94,6 +98,10 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
             (response.effect, response.endpoint) = kept;
         }
         Some(Action::DropAfter | Action::HangAfter) => response.status = 0,
+        Some(Action::AnswerWith { data }) if response.status == 200 => {
+            response.body = json!({ "data": data });
+        }
+        Some(Action::AnswerWithout { fields }) => take_out(&mut response.body, fields),
         Some(Action::Delay { millis }) => response.delay += Duration::from_millis(*millis),
         Some(Action::ChangeAfter(change)) => shared.present().change(change.clone()),
         _ => {}
@@ -105,6 +113,31 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
         Some(Action::DropBefore | Action::DropAfter) => Answer::Drop,
         Some(Action::Hang | Action::HangAfter) => hang(&shared).await,
         _ => Answer::Reply(render(&response)),
+    }
+}
+
+/// The call goes its way after its client is gone.
+async fn take_effect_later(
+    shared: Arc<Shared>,
+    flight: InFlight,
+    request: Request,
+    pause: Duration,
+) {
+    pass(pause).await;
+    let mut response = effect(&shared, &request, None).await;
+    response.status = 0;
+    shared.wake.notify_one();
+    record(&shared, &flight, &request, &response, None);
+}
+
+fn take_out(value: &mut Value, fields: &[String]) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !fields.contains(key));
+            map.values_mut().for_each(|value| take_out(value, fields));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| take_out(value, fields)),
+        _ => {}
     }
 }
 

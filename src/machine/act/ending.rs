@@ -1,0 +1,157 @@
+//! The steps by which a VM and its seed go.
+
+use std::time::Duration;
+
+use super::super::pass::{Pass, Setback};
+use super::super::seed;
+use crate::hypervisor::{Endpoint, Operation};
+use crate::ids::{NodeName, StorageName};
+use crate::pve::{Cause, DestroyOptions, ErrorKind};
+
+impl Pass<'_> {
+    /// Without the right to change HA the VM goes all the same: it is stopped, and destroyed with
+    /// its entry there.
+    pub(super) async fn leave_ha(&mut self) -> Result<(), Setback> {
+        let (endpoint, _, vmid) = self.vm(Operation::LeaveHa)?;
+        match endpoint.client().leave_ha(vmid).await {
+            Ok(()) => tracing::info!(%vmid, "took the VM out of HA"),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Forbidden
+                        | ErrorKind::NotImplemented
+                        | ErrorKind::BadRequest { .. }
+                        | ErrorKind::Server
+                ) =>
+            {
+                tracing::warn!(%vmid, %error, "the VM is not taken out of HA before it is deleted");
+            }
+            Err(error) => return Err(self.refused(Operation::LeaveHa, &error)),
+        }
+        self.remember(|past| past.outside_ha = true);
+        self.facts.power = None;
+        Ok(())
+    }
+
+    /// Proxmox itself pulls the plug after `timeout`.
+    pub(super) async fn shut_down(&mut self, timeout: Duration) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Shutdown)?;
+        let asked = endpoint.client().shutdown_vm(&node, vmid, timeout).await;
+        self.remember(|past| past.shutdown_asked = true);
+        match asked {
+            Ok(upid) => self.started(&endpoint, Operation::Shutdown, upid),
+            Err(error) if error.outcome_unknown() => {
+                return Err(self.refused(Operation::Shutdown, &error));
+            }
+            // It is stopped instead.
+            Err(error) => tracing::warn!(%vmid, %error, "the guest cannot be asked to shut down"),
+        }
+        Ok(())
+    }
+
+    pub(super) async fn delete_seed(&mut self, volume: &str) -> Result<(), Setback> {
+        let (endpoint, vm_node, _) = self.vm(Operation::DeleteSeed)?;
+        let Some(storage) = seed::storage_of(volume) else {
+            // Nothing that could be deleted: a text that names no storage.
+            self.facts.seed_deleted = true;
+            return Ok(());
+        };
+        let node = self.node_of_seed(&endpoint, &storage, &vm_node).await;
+        match endpoint.client().delete_volume(&node, &storage, volume).await {
+            Ok(Some(upid)) => {
+                let seen = self.facts.vm.clone();
+                self.started(&endpoint, Operation::DeleteSeed, Some(upid));
+                self.facts.vm = seen;
+                Ok(())
+            }
+            Ok(None) => {
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            Err(error) if error.is_volume_missing() => {
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            // With its storage or its node the file is out of everybody's reach.
+            Err(error)
+                if matches!(error.cause(), Some(Cause::NodeMissing | Cause::StorageMissing)) =>
+            {
+                tracing::warn!(volume, %error, "the bootstrap ISO is out of reach for good");
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            // The VM left that node; what it took along is gone, and nobody waits for the rest.
+            Err(error)
+                if node != vm_node
+                    && self.facts.is_deleted()
+                    && *error.kind() == ErrorKind::NodeUnreachable =>
+            {
+                let text = format!(
+                    "the bootstrap ISO {volume} stays on node {node}, which does not answer: \
+                     delete it there when the node is back"
+                );
+                self.publish_warning("BootstrapISOLeft", &text).await;
+                self.facts.seed_deleted = true;
+                Ok(())
+            }
+            Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
+        }
+    }
+
+    /// The node to ask for the seed: on a storage that is not shared it is where it was put, though
+    /// the VM may have moved since.
+    pub(in super::super) async fn node_of_seed(
+        &self,
+        endpoint: &Endpoint,
+        storage: &StorageName,
+        vm_node: &NodeName,
+    ) -> NodeName {
+        let Some(put) = self.facts.seed_node().filter(|put| put != vm_node) else {
+            return vm_node.clone();
+        };
+        let view = endpoint.held_view().await;
+        let known = view.as_ref().and_then(|view| view.storages.get(storage));
+        if known.is_some_and(|known| known.shared == Some(true)) { vm_node.clone() } else { put }
+    }
+
+    pub(super) async fn stop(&mut self) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Stop)?;
+        match endpoint.client().stop_vm(&node, vmid).await {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Stop, upid);
+                Ok(())
+            }
+            Err(error) => Err(self.refused(Operation::Stop, &error)),
+        }
+    }
+
+    pub(super) async fn destroy(&mut self) -> Result<(), Setback> {
+        let (endpoint, node, vmid) = self.vm(Operation::Destroy)?;
+        // Purge takes the VM out of backup jobs, replication and HA, where it would be a stray
+        // entry; disks that only share the VMID in their name are not ours to delete.
+        let options = DestroyOptions { purge: true, ..DestroyOptions::default() };
+        let client = endpoint.client();
+        let asked = match client.destroy_vm(&node, vmid, options).await {
+            // A server that does not know the parameter has none of these either.
+            Err(error) if matches!(error.kind(), ErrorKind::BadRequest { .. }) => {
+                client.destroy_vm(&node, vmid, DestroyOptions::default()).await
+            }
+            asked => asked,
+        };
+        match asked {
+            Ok(upid) => {
+                self.started(&endpoint, Operation::Destroy, upid);
+                Ok(())
+            }
+            Err(error) if error.is_vm_missing() => {
+                self.facts.vm = None;
+                Ok(())
+            }
+            Err(error) => {
+                // What ended before says nothing of it any more.
+                endpoint.forget_task(&self.key);
+                Err(self.refused(Operation::Destroy, &error))
+            }
+        }
+    }
+}

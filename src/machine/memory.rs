@@ -1,0 +1,126 @@
+//! What is remembered of machines between passes.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::decision::Step;
+use super::facts::{Past, VmFact, VmSeen};
+use super::quiet::Rest;
+use crate::api::ProxmoxMachine;
+use crate::hypervisor::ObjectKey;
+
+/// What is remembered of machines between passes. All of it may be lost: it only makes things
+/// quicker, and keeps a foreign VM from being waited for.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    machines: Mutex<HashMap<ObjectKey, Remembered>>,
+    /// UIDs of machines that are gone, whose copies may still be there for a moment.
+    gone: Mutex<HashMap<String, tokio::time::Instant>>,
+}
+
+/// How long a copy may be behind.
+const BEHIND: Duration = Duration::from_secs(30);
+
+/// What is remembered of one machine.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Remembered {
+    /// Faults in a row.
+    pub(super) faults: u32,
+    /// Since when the VM is absent.
+    pub(super) absent_since: Option<tokio::time::Instant>,
+    /// How often the guest was asked since it was started.
+    pub(super) guest_looks: u32,
+    /// The step done last, and how often in a row.
+    pub(super) repeated: Option<(Step, u32)>,
+    /// A VMID was chosen by this process and no clone has been asked for under it yet.
+    pub(super) untouched: bool,
+    /// The size in GiB that the boot volume was grown to.
+    pub(super) grown: Option<u32>,
+    /// What decisions are to know of it.
+    pub(super) past: Past,
+    /// When the calls in it were made.
+    pub(super) accepted_at: Option<tokio::time::Instant>,
+    pub(super) lost_at: Option<tokio::time::Instant>,
+    /// The object as the API server answered the last write, until the copy catches up.
+    latest: Option<ProxmoxMachine>,
+    /// Versions that came before it.
+    outdated: Vec<String>,
+    /// The VM as last read, while nothing was done to it since.
+    pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
+    /// What the last pass rests until.
+    pub(super) rest: Option<Rest>,
+}
+
+/// How long a VM's configuration may serve later passes. What is written carries its digest, and
+/// what is refused makes it be read again.
+const VM_KEPT: Duration = Duration::from_secs(30);
+
+impl Memory {
+    /// Works on what is remembered of a machine.
+    pub(super) fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Remembered) -> T) -> T {
+        let mut all = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        work(all.entry(key.clone()).or_default())
+    }
+
+    /// Forgets a machine that is gone.
+    pub(super) fn bury(&self, key: &ObjectKey, uid: &str) {
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.retain(|_, since| since.elapsed() < BEHIND);
+        gone.insert(uid.to_owned(), tokio::time::Instant::now());
+    }
+
+    /// Whether a machine is gone, although there is a copy of it.
+    pub(super) fn is_gone(&self, uid: Option<&str>) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        uid.is_some_and(|uid| gone.contains_key(uid))
+    }
+}
+
+impl Remembered {
+    /// Takes note of a write that replaced the version `before`.
+    pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
+        self.outdated.extend(before);
+        self.latest = Some(now.clone());
+    }
+
+    /// What is rested for, if a copy of this version is no news.
+    pub(super) fn rest_at(&self, version: Option<&str>) -> Option<Rest> {
+        let version = version?;
+        let is_own = |known: &String| known == version;
+        let known = |rest: &&Rest| rest.is_at(version) || self.outdated.iter().any(is_own);
+        self.rest.as_ref().filter(known).cloned()
+    }
+
+    /// The VM, if it was read a moment ago.
+    pub(super) fn vm(&self) -> Option<VmSeen> {
+        let (vm, read) = self.vm.as_ref()?;
+        (read.elapsed() < VM_KEPT).then(|| VmSeen::Present(vm.clone()))
+    }
+
+    /// What decisions are to know, with the time that has passed since.
+    pub(super) fn past_now(&self) -> Past {
+        let mut past = self.past.clone();
+        for (call, at) in [(&mut past.accepted, self.accepted_at), (&mut past.lost, self.lost_at)] {
+            if let (Some(call), Some(at)) = (call, at) {
+                call.age = at.elapsed();
+            }
+        }
+        past
+    }
+
+    /// The newer of the copy and of what was written last.
+    pub(super) fn newest(&mut self, copy: ProxmoxMachine) -> ProxmoxMachine {
+        let version = copy.metadata.resource_version.as_ref();
+        let behind = version.is_some_and(|version| self.outdated.contains(version));
+        match &self.latest {
+            Some(latest) if behind && latest.metadata.uid == copy.metadata.uid => latest.clone(),
+            _ => {
+                self.latest = None;
+                self.outdated.clear();
+                copy
+            }
+        }
+    }
+}

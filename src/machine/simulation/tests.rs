@@ -1,0 +1,124 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::plan::{At, Event, Happening, Mishap, Plan, Wish};
+use super::{minimise, run};
+
+#[expect(clippy::disallowed_methods, reason = "a test that is told how long to search")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What a person needs to see what went wrong.
+fn report(plan: &Plan) -> String {
+    let least = minimise(plan);
+    let run = run(&least);
+    let tail =
+        run.trace.len().saturating_sub(number("CAPMOX_TAIL").unwrap_or(150).try_into().unwrap());
+    format!(
+        "seed {}: {}\nmachines: {:#?}\nmishaps: {:#?}\n{}",
+        plan.seed,
+        run.failure.unwrap_or_default(),
+        least.machines,
+        least.events,
+        run.trace[tail..].join("\n")
+    )
+}
+
+#[test]
+fn whatever_goes_wrong_every_machine_comes_up_or_goes_and_nothing_is_left() {
+    let first = number("CAPMOX_SEED").unwrap_or(0);
+    let count = number("CAPMOX_SEEDS").unwrap_or(200);
+    let keep_on = number("CAPMOX_KEEP_ON").is_some();
+    let next = AtomicU64::new(first);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let failures: Vec<Plan> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut failed = Vec::new();
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= first + count || (!failed.is_empty() && !keep_on) {
+                            return failed;
+                        }
+                        let plan = Plan::new(seed);
+                        let run = run(&plan);
+                        if number("CAPMOX_TRACE").is_some() {
+                            println!(
+                                "seed {seed}: {} calls, {} s: {:?}",
+                                run.calls,
+                                run.millis / 1000,
+                                run.failure
+                            );
+                            if count == 1 {
+                                println!("{plan:#?}\n{}", run.trace.join("\n"));
+                            }
+                        }
+                        if let Some(failure) = run.failure {
+                            println!("seed {seed}: {failure}");
+                            failed.push(plan);
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    if let Some(plan) = failures.first() {
+        let seeds: Vec<u64> = failures.iter().map(|plan| plan.seed).collect();
+        panic!("{} of {count} seeds fail: {seeds:?}\n{}", failures.len(), report(plan));
+    }
+}
+
+#[test]
+fn a_seed_repeats_exactly() {
+    let plan = Plan::new(5);
+    assert_eq!(run(&plan).trace, run(&plan).trace);
+}
+
+/// A plan of one machine of the plainest kind that meets these mishaps.
+fn meets(events: &[Event]) -> Plan {
+    let wish = Wish {
+        created: 0,
+        deleted: None,
+        skip_agent: false,
+        skip_cloud_init: false,
+        full: true,
+        grows: true,
+        description: None,
+        ranged: false,
+    };
+    Plan {
+        seed: 0,
+        machines: vec![wish],
+        events: events.to_vec(),
+        spread: false,
+        addresses: 1,
+        tight: false,
+        release: pve_fake::Release::V9,
+        clone_seconds: 6,
+        clones: crate::hypervisor::CloneLimits::default(),
+    }
+}
+
+#[test]
+fn what_was_found_once_stays_found() {
+    let at = |begin, end, nth, mishap| Event { at: At::Asked(begin, end, nth), mishap };
+    let (off, gone) = (
+        Happening::StorageOff { storage: "local", millis: 90_000 },
+        Happening::SeedGone { machine: 0 },
+    );
+    for (case, events) in [
+        (
+            "the storage of the ISO is off while the ISO is to be deleted",
+            vec![at("DELETE", ".iso", 1, Mishap::Happens(off))],
+        ),
+        (
+            "the ISO vanishes between its upload and its way into the drive",
+            vec![at("POST /nodes", "/config", 1, Mishap::Happens(gone))],
+        ),
+    ] {
+        let run = run(&meets(&events));
+        assert_eq!(run.failure, None, "{case}:\n{}", run.trace.join("\n"));
+    }
+}
