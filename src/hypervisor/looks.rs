@@ -1,7 +1,8 @@
 //! Looks at the tasks in flight: all at once by the list, and one by one where the list cannot tell.
 //!
-//! `cluster/tasks` shows the tasks that run and the last ones that ended of each node. A node that
-//! was restarted, or that is busy, may lack one.
+//! `cluster/tasks` shows the tasks that run and the last ones that ended of each node, as the node
+//! told the others last. A node that was restarted, or that is busy, may lack one; one that fell
+//! silent is shown as it was before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::ObjectKey;
 use super::endpoint::{Endpoint, lock};
-use super::tasks::{Exit, Listed};
+use super::tasks::{Exit, Listed, Looked};
 use crate::pve::{self, TaskExit, TaskStatus, TaskSummary, Upid};
 
 impl Endpoint {
@@ -66,6 +67,7 @@ impl Endpoint {
                     }
                     Err(error) => Err(error.to_string()),
                 };
+                lock(&endpoint.tasks).confirmed(&key, Instant::now());
                 endpoint.enter(key, &upid, result);
             });
         }
@@ -73,8 +75,11 @@ impl Endpoint {
     }
 
     fn enter(&self, key: ObjectKey, upid: &Upid, result: Result<Option<Exit>, String>) {
-        if lock(&self.tasks).looked(&key, upid, result, Instant::now()) {
-            self.end(key);
+        let looked = lock(&self.tasks).looked(&key, upid, result, Instant::now());
+        match looked {
+            Looked::Nothing => {}
+            Looked::Silence => self.wake(key),
+            Looked::End => self.end(key),
         }
         self.work.notify_one();
     }

@@ -109,6 +109,28 @@ struct Tracked {
     due: Instant,
     /// Since when looks give no answer.
     silent_since: Option<Instant>,
+    /// When its own node was asked last.
+    confirmed: Instant,
+}
+
+impl Tracked {
+    /// Whether its own node is to be asked, though a list says that it runs.
+    fn is_to_be_confirmed(&self, now: Instant) -> bool {
+        let known = self.confirmed.duration_since(self.since);
+        let pause = known.clamp(FIRST_CONFIRMED, LONGEST_UNCONFIRMED);
+        self.silent_since.is_some() || now.duration_since(self.confirmed) >= pause
+    }
+}
+
+/// What came of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// Nothing new.
+    Nothing,
+    /// There was no answer, for the first time.
+    Silence,
+    /// The task has ended.
+    End,
 }
 
 /// All tasks in flight at one endpoint.
@@ -127,6 +149,11 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A task that is this young may not be in the list yet.
 const LISTED: Duration = Duration::from_secs(1);
+
+/// A list tells what each node said of itself last. One that does not answer any more may have its
+/// tasks listed as running for ever, so it is asked for a long one, twice as long after each time.
+const FIRST_CONFIRMED: Duration = Duration::from_secs(10);
+const LONGEST_UNCONFIRMED: Duration = Duration::from_mins(2);
 
 /// Shortest and longest pause between two looks.
 const SHORTEST: Duration = Duration::from_millis(150);
@@ -171,7 +198,8 @@ impl Tasks {
         }
         let state = TaskState::Running { upid, operation, trouble: None };
         let due = now + pause(Duration::ZERO, self.usual.get(&operation).copied());
-        self.by_object.insert(key, Tracked { state, since: now, due, silent_since: None });
+        let tracked = Tracked { state, since: now, due, silent_since: None, confirmed: now };
+        self.by_object.insert(key, tracked);
     }
 
     /// What is known of the task of `key`.
@@ -221,30 +249,45 @@ impl Tasks {
                 TaskState::Ended(_) => None,
             })
             .collect();
+        let mut own = Vec::new();
+        for (key, upid) in due {
+            match (self.by_object.get_mut(&key), look_up(&upid)) {
+                (Some(young), None) if asked.duration_since(young.since) < LISTED => {
+                    young.due = asked + pause(asked.duration_since(young.since), None);
+                }
+                (Some(tracked), Some(Listed::Running)) if tracked.is_to_be_confirmed(asked) => {
+                    own.push((key, upid));
+                }
+                (_, None) => own.push((key, upid)),
+                (_, Some(_)) => {}
+            }
+        }
         let mut ended = Vec::new();
         for (key, upid) in running {
             let result = match look_up(&upid) {
                 None => continue,
+                Some(Listed::Running) if own.iter().any(|(asked, _)| *asked == key) => continue,
+                // Its node is in trouble, whatever it said before.
+                Some(Listed::Running) if self.is_silent(&key) => continue,
                 Some(Listed::Running) => Ok(None),
                 Some(Listed::Ended(exit)) => Ok(Some(exit.clone())),
             };
-            if self.looked(&key, &upid, result, asked) {
+            if self.looked(&key, &upid, result, asked) == Looked::End {
                 ended.push(key);
             }
         }
-        let mut unlisted = Vec::new();
-        for (key, upid) in due {
-            if look_up(&upid).is_some() {
-                continue;
-            }
-            match self.by_object.get_mut(&key) {
-                Some(young) if asked.duration_since(young.since) < LISTED => {
-                    young.due = asked + pause(asked.duration_since(young.since), None);
-                }
-                _ => unlisted.push((key, upid)),
-            }
+        (ended, own)
+    }
+
+    fn is_silent(&self, key: &ObjectKey) -> bool {
+        self.by_object.get(key).is_some_and(|tracked| tracked.silent_since.is_some())
+    }
+
+    /// The node of a task was asked for it.
+    pub(super) fn confirmed(&mut self, key: &ObjectKey, now: Instant) {
+        if let Some(tracked) = self.by_object.get_mut(key) {
+            tracked.confirmed = now;
         }
-        (ended, unlisted)
     }
 
     /// When the next look is due, if a task runs.
@@ -256,20 +299,20 @@ impl Tasks {
             .min()
     }
 
-    /// Enters the result of a look; true when the task has ended with it.
+    /// Enters the result of a look.
     pub(super) fn looked(
         &mut self,
         key: &ObjectKey,
         looked_at: &Upid,
         result: Result<Option<Exit>, String>,
         now: Instant,
-    ) -> bool {
-        let Some(tracked) = self.by_object.get_mut(key) else { return false };
+    ) -> Looked {
+        let Some(tracked) = self.by_object.get_mut(key) else { return Looked::Nothing };
         let TaskState::Running { upid, operation, trouble } = &mut tracked.state else {
-            return false;
+            return Looked::Nothing;
         };
         if upid != looked_at {
-            return false;
+            return Looked::Nothing;
         }
         match result {
             Ok(Some(exit)) => {
@@ -280,14 +323,14 @@ impl Tasks {
                 }
                 let ended = Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
                 tracked.state = TaskState::Ended(ended);
-                true
+                Looked::End
             }
             Ok(None) => {
                 *trouble = None;
                 tracked.silent_since = None;
                 let usual = self.usual.get(operation).copied();
                 tracked.due = now + pause(now.duration_since(tracked.since), usual);
-                false
+                Looked::Nothing
             }
             Err(why) => {
                 let since = *tracked.silent_since.get_or_insert(now);
@@ -296,13 +339,13 @@ impl Tasks {
                     let ended =
                         Ended { upid: upid.clone(), operation: *operation, exit, noticed: now };
                     tracked.state = TaskState::Ended(ended);
-                    return true;
+                    return Looked::End;
                 }
-                *trouble = Some(why);
+                let is_news = trouble.replace(why).is_none();
                 // An endpoint in trouble is asked less often, however short the task.
                 let age = now.duration_since(tracked.since);
                 tracked.due = now + pause(age, None).max(Duration::from_secs(2));
-                false
+                if is_news { Looked::Silence } else { Looked::Nothing }
             }
         }
     }
@@ -328,8 +371,9 @@ mod tests {
         assert!(tasks.take_due(start).is_empty());
         let later = start + Duration::from_secs(1);
         assert_eq!(tasks.take_due(later).len(), 1);
-        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(None), later));
-        assert!(tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), later));
+        let (a, task) = (key("a"), upid("000ACD12"));
+        assert_eq!(tasks.looked(&a, &task, Ok(None), later), Looked::Nothing);
+        assert_eq!(tasks.looked(&a, &task, Ok(Some(Exit::Success)), later), Looked::End);
         assert!(tasks.next_due().is_none());
         assert!(matches!(tasks.state(&key("a")), Some(TaskState::Ended(_))));
         tasks.forget(&key("a"));
@@ -342,7 +386,8 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.follow(key("a"), upid("000ACD12"), Operation::Stop, now);
         tasks.follow(key("a"), upid("000ACD13"), Operation::Destroy, now);
-        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), now));
+        let older = tasks.looked(&key("a"), &upid("000ACD12"), Ok(Some(Exit::Success)), now);
+        assert_eq!(older, Looked::Nothing);
         assert!(matches!(tasks.state(&key("a")), Some(TaskState::Running { .. })));
     }
 
@@ -371,17 +416,44 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_falls_silent_is_found_out_though_its_tasks_are_listed_as_running() {
+        let start = Instant::now();
+        let mut tasks = Tasks::default();
+        let (a, task) = (key("a"), upid("000ACD12"));
+        tasks.follow(a.clone(), task.clone(), Operation::Clone, start);
+        let mut told = 0;
+        let mut asked = |after: u64| {
+            let now = start + Duration::from_secs(after);
+            let due = tasks.take_due(now);
+            let (_, own) = tasks.listed(due, now, |_| Some(Listed::Running));
+            if own.is_empty() {
+                return false;
+            }
+            tasks.confirmed(&a, now);
+            let answer = if after < 30 { Ok(None) } else { Err("no route".to_owned()) };
+            told += usize::from(tasks.looked(&a, &task, answer, now) == Looked::Silence);
+            true
+        };
+        let times: Vec<u64> = (1..90).filter(|after| asked(*after)).collect();
+        assert!(times[0] >= 10 && times[1] >= 20 && times[2] >= 40, "{times:?}");
+        assert!(times.len() > 6, "and again until it answers: {times:?}");
+        assert_eq!(told, 1);
+    }
+
+    #[test]
     fn a_look_without_an_answer_does_not_end_a_task() {
         let now = Instant::now();
         let mut tasks = Tasks::default();
         tasks.follow(key("a"), upid("000ACD12"), Operation::Stop, now);
-        assert!(!tasks.looked(&key("a"), &upid("000ACD12"), Err("no route".to_owned()), now));
+        let (a, task, no_route) = (key("a"), upid("000ACD12"), || Err("no route".to_owned()));
+        assert_eq!(tasks.looked(&a, &task, no_route(), now), Looked::Silence);
+        assert_eq!(tasks.looked(&a, &task, no_route(), now), Looked::Nothing, "told once");
         let Some(TaskState::Running { trouble, .. }) = tasks.state(&key("a")) else {
             panic!("ended without an answer")
         };
         assert_eq!(trouble.as_deref(), Some("no route"));
         let later = now + PATIENCE;
-        assert!(tasks.looked(&key("a"), &upid("000ACD12"), Err("no route".to_owned()), later));
+        assert_eq!(tasks.looked(&a, &task, no_route(), later), Looked::End);
         let Some(TaskState::Ended(ended)) = tasks.state(&key("a")) else { panic!("for ever") };
         assert!(matches!(ended.exit, Exit::Unknown(_)), "and even then it is not known how");
     }

@@ -8,6 +8,7 @@ use super::decision::Step;
 use super::facts::{Past, VmFact, VmSeen};
 use super::quiet::Rest;
 use crate::api::ProxmoxMachine;
+use crate::api::conditions::Condition;
 use crate::hypervisor::ObjectKey;
 
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
@@ -48,6 +49,8 @@ pub(super) struct Remembered {
     outdated: Vec<String>,
     /// The VM as last read, while nothing was done to it since.
     pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
+    /// The condition that an event told of last.
+    pub(super) told: Option<Headline>,
     /// What the last pass rests until.
     pub(super) rest: Option<Rest>,
 }
@@ -55,6 +58,21 @@ pub(super) struct Remembered {
 /// How long a VM's configuration may serve later passes. What is written carries its digest, and
 /// what is refused makes it be read again.
 const VM_KEPT: Duration = Duration::from_secs(30);
+
+/// What makes a condition worth an event: not its wording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Headline {
+    status: String,
+    reason: Option<String>,
+    severity: Option<String>,
+}
+
+impl Headline {
+    pub(super) fn of(condition: &Condition) -> Self {
+        let Condition { status, reason, severity, .. } = condition;
+        Self { status: status.clone(), reason: reason.clone(), severity: severity.clone() }
+    }
+}
 
 impl Memory {
     /// Works on what is remembered of a machine.

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
-use super::memory::Memory;
+use super::memory::{Headline, Memory};
 use super::observe;
 use super::quiet::{Bell, Rest, is_brief, spread};
 use super::report::{self, Conclusion};
@@ -133,6 +133,8 @@ pub(super) struct Pass<'a> {
     pub(super) lost: OnceLock<Fault>,
     /// As the API server has it; [`Facts::machine`] is what it is going to be.
     pub(super) stored: ProxmoxMachine,
+    /// What its condition said when the pass began.
+    said: Option<Headline>,
     pub(super) facts: Facts,
     /// What the choice of node and VMID was made from, if one was made.
     pub(super) surveyed: Option<(Arc<View>, Option<VmId>)>,
@@ -150,7 +152,10 @@ impl<'a> Pass<'a> {
         let is_up = stored.status.as_ref().is_some_and(|status| status.ready);
         let vm = vm.filter(|_| !is_up || stored.metadata.deletion_timestamp.is_some());
         let facts = Facts { vm, grown, past, ..observe::gather(&shared.stores, stored.clone()) };
+        let said = stored.status.as_ref();
+        let said = said.and_then(|old| conditions::find(&old.conditions, reasons::VM_PROVISIONED));
         Self {
+            said: said.map(Headline::of),
             shared,
             key,
             endpoint: None,
@@ -174,6 +179,9 @@ impl<'a> Pass<'a> {
             self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
         }
         if let Some(pause) = self.brief(&conclusion) {
+            let at = (self.shared.clock)();
+            let status = report::status(&self.facts, &conclusion, None, at);
+            self.tell(&status.conditions, false).await;
             return Ok(self.rest(Wake::After(pause)));
         }
         Box::pin(self.report(&conclusion)).await
@@ -302,24 +310,10 @@ impl<'a> Pass<'a> {
         let at = (self.shared.clock)();
         let status = report::status(&self.facts, conclusion, pause, at);
         let old = self.stored.status.clone().unwrap_or_default();
-        let said = conditions::find(&old.conditions, reasons::VM_PROVISIONED);
-        let news = conditions::find(&status.conditions, reasons::VM_PROVISIONED)
-            .filter(|new| said.map(headline) != Some(headline(new)))
-            .cloned();
+        let conditions = status.conditions.clone();
         self.facts.machine.status = Some(status);
         self.write_status().await?;
-        if let Some(condition) = news {
-            info!(
-                status = condition.status,
-                reason = condition.reason.as_deref().unwrap_or_default(),
-                message = condition.message.as_deref().unwrap_or_default(),
-                "VMProvisioned"
-            );
-            // Steps on the way are told by the condition, which is there for as long as they take.
-            if condition.status == "True" || is_bad(&condition) || conclusion.is_fault() {
-                self.announce(&condition, conclusion.is_fault()).await;
-            }
-        }
+        self.tell(&conditions, conclusion.is_fault()).await;
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
             // What the condition of a machine that is up does not tell.
@@ -355,11 +349,24 @@ impl<'a> Pass<'a> {
         })
     }
 
-    async fn announce(&self, condition: &conditions::Condition, is_fault: bool) {
+    /// Tells by an event what the condition comes to, once.
+    async fn tell(&self, conditions: &[conditions::Condition], is_fault: bool) {
+        let Some(condition) = conditions::find(conditions, reasons::VM_PROVISIONED) else { return };
+        let now = Headline::of(condition);
+        let told = self.shared.memory.with(&self.key, |remembered| {
+            std::mem::replace(&mut remembered.told, Some(now.clone()))
+        });
+        if told.or_else(|| self.said.clone()) == Some(now) {
+            return;
+        }
         let reason = condition.reason.as_deref().unwrap_or(reasons::VM_PROVISIONED);
-        let bad = is_fault || is_bad(condition);
-        let type_ = if bad { EventType::Warning } else { EventType::Normal };
-        self.publish(type_, reason, condition.message.as_deref().unwrap_or_default()).await;
+        let message = condition.message.as_deref().unwrap_or_default();
+        info!(status = condition.status, reason, message, "VMProvisioned");
+        let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
+        if bad || is_milestone(condition) {
+            let type_ = if bad { EventType::Warning } else { EventType::Normal };
+            self.publish(type_, reason, message).await;
+        }
     }
 
     /// Something that somebody has to know, and that no condition tells.
@@ -415,11 +422,9 @@ fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
 }
 
-fn is_bad(condition: &conditions::Condition) -> bool {
-    matches!(condition.severity.as_deref(), Some("Warning" | "Error"))
-}
-
-/// What makes a condition worth an event: not its wording.
-fn headline(condition: &conditions::Condition) -> (&str, Option<&str>, Option<&str>) {
-    (&condition.status, condition.reason.as_deref(), condition.severity.as_deref())
+/// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
+/// is in the condition for as long as it takes.
+fn is_milestone(condition: &conditions::Condition) -> bool {
+    let steps = [reasons::CLONING, reasons::POWERING_ON, reasons::DELETING];
+    condition.status == "True" || condition.reason.as_deref().is_some_and(|it| steps.contains(&it))
 }

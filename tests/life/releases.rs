@@ -229,7 +229,9 @@ async fn check_events(lane: &Lane) -> Result<()> {
         })
         .collect();
     ensure!(told.iter().all(|(type_, _)| *type_ == "Normal"), "{told:?}");
-    let is_told = told.iter().any(|(_, reason)| *reason == "VMProvisioned");
-    ensure!(is_told, "readiness is not told in {told:?}");
+    for reason in ["Cloning", "PoweringOn", "VMProvisioned", "Deleting"] {
+        let count = told.iter().filter(|(_, told)| *told == reason).count();
+        ensure!(count == 1, "{reason} is told {count} times: {told:?}");
+    }
     Ok(())
 }

@@ -9,6 +9,20 @@ use super::plan::{LEFT_OUT, LeftOut};
 use super::world::{State, World};
 
 impl World {
+    /// A clone of which the process knows: with it no more run at once than may.
+    pub(super) fn has_cloned(&self, task: &str) {
+        let limit = self.plan.clones.endpoint;
+        let mut state = self.lock();
+        state.clones.insert(task.to_owned());
+        let tasks = state.model.tasks();
+        let runs =
+            |task: &&String| tasks.iter().any(|known| known.upid == **task && known.exit.is_none());
+        let running = state.clones.iter().filter(runs).count();
+        if limit > 0 && running > limit {
+            state.fail(format!("{running} clones at once, and {limit} may run"));
+        }
+    }
+
     /// Looks at everything that must never be.
     pub(super) fn check(&self) {
         let millis = self.millis();

@@ -154,6 +154,12 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
     {
         world.lock().lost_tasks.insert(task.to_owned());
     }
+    if mishap.is_none()
+        && asked.path.ends_with("/clone")
+        && let Some(task) = response.body["data"].as_str()
+    {
+        world.has_cloned(task);
+    }
     world.had_effect(&asked, &response);
     if let Some(outcome) = after(world, mishap).await {
         return outcome;

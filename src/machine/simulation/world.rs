@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     pub(super) calls: u64,
     pub(super) lost_tasks: BTreeSet<String>,
+    /// Clones that the process that lives now has asked for.
+    pub(super) clones: BTreeSet<String>,
     /// Who made the VM of a number last.
     pub(super) made: BTreeMap<u32, String>,
     /// Machines whose number somebody else is going to take at the last moment.
@@ -105,6 +107,7 @@ impl World {
             events: plan.events.clone(),
             calls: 0,
             lost_tasks: BTreeSet::new(),
+            clones: BTreeSet::new(),
             made: BTreeMap::new(),
             strangers: BTreeSet::new(),
             ends: Vec::new(),
@@ -225,6 +228,7 @@ impl World {
         {
             let mut state = self.lock();
             state.note(millis, "the process dies".to_owned());
+            state.clones.clear();
             let pause = state.dice.between(200, 3000);
             state.restart = Some(millis + pause);
         }
