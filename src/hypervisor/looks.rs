@@ -38,7 +38,7 @@ impl Endpoint {
                     Some(Exit::Unknown(_)) => None,
                     Some(exit) => Some(Listed::Ended(exit)),
                 };
-                let (ended, unlisted) = lock(&self.tasks).listed(due, asked, look_up);
+                let (ended, unlisted) = lock(&self.tasks).listed(&due, asked, look_up);
                 for key in ended {
                     self.end(key);
                 }
@@ -67,7 +67,6 @@ impl Endpoint {
                     }
                     Err(error) => Err(error.to_string()),
                 };
-                lock(&endpoint.tasks).confirmed(&key, Instant::now());
                 endpoint.enter(key, &upid, result);
             });
         }

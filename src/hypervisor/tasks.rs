@@ -115,10 +115,13 @@ struct Tracked {
 
 impl Tracked {
     /// Whether its own node is to be asked, though a list says that it runs.
-    fn is_to_be_confirmed(&self, now: Instant) -> bool {
+    fn is_to_be_confirmed(&self, is_due: bool, now: Instant) -> bool {
         let known = self.confirmed.duration_since(self.since);
         let pause = known.clamp(FIRST_CONFIRMED, LONGEST_UNCONFIRMED);
-        self.silent_since.is_some() || now.duration_since(self.confirmed) >= pause
+        match self.silent_since {
+            Some(_) => is_due,
+            None => now.duration_since(self.confirmed) >= pause,
+        }
     }
 }
 
@@ -233,11 +236,10 @@ impl Tasks {
     }
 
     /// Enters what a list says that was asked for at `asked`; `look_up` finds a task in it. Gives
-    /// the objects whose task has ended with it, and the tasks among `due` that only a look of their
-    /// own can tell of.
+    /// the objects whose task has ended with it, and the tasks that only their own node can tell of.
     pub(super) fn listed<'a>(
         &mut self,
-        due: Vec<(ObjectKey, Upid)>,
+        due: &[(ObjectKey, Upid)],
         asked: Instant,
         look_up: impl Fn(&Upid) -> Option<Listed<'a>>,
     ) -> (Vec<ObjectKey>, Vec<(ObjectKey, Upid)>) {
@@ -249,26 +251,29 @@ impl Tasks {
                 TaskState::Ended(_) => None,
             })
             .collect();
-        let mut own = Vec::new();
-        for (key, upid) in due {
-            match (self.by_object.get_mut(&key), look_up(&upid)) {
-                (Some(young), None) if asked.duration_since(young.since) < LISTED => {
-                    young.due = asked + pause(asked.duration_since(young.since), None);
-                }
-                (Some(tracked), Some(Listed::Running)) if tracked.is_to_be_confirmed(asked) => {
-                    own.push((key, upid));
-                }
-                (_, None) => own.push((key, upid)),
-                (_, Some(_)) => {}
-            }
-        }
-        let mut ended = Vec::new();
+        let (mut ended, mut own) = (Vec::new(), Vec::new());
         for (key, upid) in running {
+            let is_due = due.iter().any(|(one, _)| *one == key);
+            let Some(tracked) = self.by_object.get_mut(&key) else { continue };
+            let age = asked.duration_since(tracked.since);
             let result = match look_up(&upid) {
+                None if is_due && age < LISTED => {
+                    tracked.due = asked + pause(age, None);
+                    continue;
+                }
+                None if is_due => {
+                    own.push((key, upid));
+                    continue;
+                }
                 None => continue,
-                Some(Listed::Running) if own.iter().any(|(asked, _)| *asked == key) => continue,
+                Some(Listed::Running) if tracked.is_to_be_confirmed(is_due, asked) => {
+                    tracked.confirmed = asked;
+                    tracked.due = asked + LONGEST_LOOK;
+                    own.push((key, upid));
+                    continue;
+                }
                 // Its node is in trouble, whatever it said before.
-                Some(Listed::Running) if self.is_silent(&key) => continue,
+                Some(Listed::Running) if tracked.silent_since.is_some() => continue,
                 Some(Listed::Running) => Ok(None),
                 Some(Listed::Ended(exit)) => Ok(Some(exit.clone())),
             };
@@ -277,17 +282,6 @@ impl Tasks {
             }
         }
         (ended, own)
-    }
-
-    fn is_silent(&self, key: &ObjectKey) -> bool {
-        self.by_object.get(key).is_some_and(|tracked| tracked.silent_since.is_some())
-    }
-
-    /// The node of a task was asked for it.
-    pub(super) fn confirmed(&mut self, key: &ObjectKey, now: Instant) {
-        if let Some(tracked) = self.by_object.get_mut(key) {
-            tracked.confirmed = now;
-        }
     }
 
     /// When the next look is due, if a task runs.
@@ -405,11 +399,11 @@ mod tests {
         };
         let soon = start + Duration::from_millis(200);
         let due = tasks.take_due(soon);
-        assert_eq!(tasks.listed(due, soon, look_up), (vec![key("a")], Vec::new()));
+        assert_eq!(tasks.listed(&due, soon, look_up), (vec![key("a")], Vec::new()));
         let later = start + LISTED;
         let due = tasks.take_due(later);
         assert_eq!(
-            tasks.listed(due, later, look_up),
+            tasks.listed(&due, later, look_up),
             (Vec::new(), vec![(key("c"), upid("000ACD14"))])
         );
         assert!(matches!(tasks.state(&key("b")), Some(TaskState::Running { .. })));
@@ -425,11 +419,10 @@ mod tests {
         let mut asked = |after: u64| {
             let now = start + Duration::from_secs(after);
             let due = tasks.take_due(now);
-            let (_, own) = tasks.listed(due, now, |_| Some(Listed::Running));
+            let (_, own) = tasks.listed(&due, now, |_| Some(Listed::Running));
             if own.is_empty() {
                 return false;
             }
-            tasks.confirmed(&a, now);
             let answer = if after < 30 { Ok(None) } else { Err("no route".to_owned()) };
             told += usize::from(tasks.looked(&a, &task, answer, now) == Looked::Silence);
             true

@@ -232,8 +232,13 @@ impl Model {
     }
 
     fn set_node(&mut self, node: &str, state: NodeState) {
+        let now = self.now;
         if let Some(node) = self.nodes.get_mut(node) {
             node.state = state;
+            node.told = match state {
+                NodeState::Online => None,
+                NodeState::Offline | NodeState::Silent => Some(node.told.unwrap_or(now)),
+            };
         }
     }
 

@@ -146,6 +146,7 @@ impl Model {
                 cpus: node.cpus,
                 bridges: node.bridges.clone(),
                 maintenance: false,
+                told: None,
             };
             self.nodes.insert(node.name.clone(), planted);
         }

@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub cpus: u32,
     pub bridges: Vec<String>,
     pub maintenance: bool,
+    /// When it told the others of its tasks last, if it does not any more.
+    pub told: Option<Millis>,
 }
 
 #[derive(Clone, Debug)]

@@ -169,6 +169,25 @@ fn a_node_that_is_away_answers_as_the_proxy_does() {
 }
 
 #[test]
+fn the_tasks_of_a_silent_node_are_listed_as_it_told_them_last_and_of_one_that_is_down_not_at_all() {
+    let mut world = world();
+    let vm = world.cloned("101", "m1");
+    world.pass(11);
+    let started = world.post(&format!("{vm}/status/start"), &[]).data().clone();
+    let entry = |world: &mut World| {
+        let list = world.data("/cluster/tasks");
+        list.as_array().unwrap().iter().find(|task| task["upid"] == started).cloned()
+    };
+    world.model.change(Change::NodeSilent { node: "pve1".into(), millis: None });
+    world.pass(60);
+    assert!(entry(&mut world).unwrap().get("endtime").is_none(), "nobody tells of its end");
+    world.model.change(Change::NodeOnline { node: "pve1".into() });
+    assert_eq!(entry(&mut world).unwrap()["status"], "OK");
+    world.model.change(Change::NodeOffline { node: "pve1".into() });
+    assert_eq!(entry(&mut world), None);
+}
+
+#[test]
 fn without_quorum_reads_go_on_and_writes_do_not() {
     let mut world = world();
     let vm = world.cloned("101", "m1");

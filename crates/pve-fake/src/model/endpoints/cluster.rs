@@ -11,7 +11,6 @@ use crate::model::request::{Refusal, Reply};
 use crate::model::route::{Call, Need, Route};
 use crate::model::schema::{Kind, may};
 use crate::model::state::{NodeState, Run, Vm};
-use crate::model::task::Task;
 
 pub(super) const ROUTES: &[Route] = &[
     get("/version", Need::Login, &[], version),
@@ -217,14 +216,29 @@ fn tasks(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
     let mut tasks: Vec<_> =
         model.tasks.values().filter(|task| model.may_see(&call.caller, task)).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(task.order));
-    // Each node tells of its running tasks and of the last ones that ended.
-    let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
-    tasks.retain(|task| {
+    // Each node tells of its running tasks and of the last ones that ended. What a silent one told
+    // last is shown for as long as it is a member of the cluster.
+    let (mut ended, mut listed): (BTreeMap<&str, usize>, Vec<Value>) = Default::default();
+    for task in tasks {
+        let node = model.nodes.get(&task.node);
+        let told = node.and_then(|node| node.told).unwrap_or(model.now);
+        if task.start > told || node.is_none_or(|node| node.state == NodeState::Offline) {
+            continue;
+        }
+        let has_ended = task.end.is_some_and(|end| end <= told);
         let count = ended.entry(&task.node).or_default();
-        *count += usize::from(task.end.is_some());
-        task.end.is_none() || *count <= ENDED_LISTED
-    });
-    Ok(Reply::list(tasks.into_iter().map(Task::entry).collect()))
+        *count += usize::from(has_ended);
+        if has_ended && *count > ENDED_LISTED {
+            continue;
+        }
+        let mut entry = task.entry();
+        if !has_ended && let Some(entry) = entry.as_object_mut() {
+            entry.remove("endtime");
+            entry.remove("status");
+        }
+        listed.push(entry);
+    }
+    Ok(Reply::list(listed))
 }
 
 fn options(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
