@@ -140,7 +140,7 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
         }
         match &object.0 {
             Ok(machine) => {
-                let wake = Box::pin(shared.serve(machine.clone())).await?;
+                let wake = shared.serve(machine.clone()).await?;
                 Ok(match wake {
                     Wake::OnChange => Action::await_change(),
                     Wake::After(time) => Action::requeue(time),

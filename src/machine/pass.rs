@@ -61,7 +61,7 @@ impl Shared {
     pub(super) async fn serve(&self, machine: ProxmoxMachine) -> Result<Wake, Interrupted> {
         match self.still_rests(&machine) {
             Some(wake) => Ok(wake),
-            None => Pass::new(self, machine).run().await,
+            None => Box::pin(Pass::new(self, machine).run()).await,
         }
     }
 
@@ -353,9 +353,8 @@ impl<'a> Pass<'a> {
     async fn tell(&self, conditions: &[conditions::Condition], is_fault: bool) {
         let Some(condition) = conditions::find(conditions, reasons::VM_PROVISIONED) else { return };
         let now = Headline::of(condition);
-        let told = self.shared.memory.with(&self.key, |remembered| {
-            std::mem::replace(&mut remembered.told, Some(now.clone()))
-        });
+        let memory = &self.shared.memory;
+        let told = memory.with(&self.key, |remembered| remembered.told.replace(now.clone()));
         if told.or_else(|| self.said.clone()) == Some(now) {
             return;
         }

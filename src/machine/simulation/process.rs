@@ -298,7 +298,7 @@ pub(super) async fn live(world: Arc<World>) {
 }
 
 async fn pass(shared: Arc<Shared>, name: String, machine: ProxmoxMachine) -> Done {
-    let result = Box::pin(shared.serve(machine)).await;
+    let result = shared.serve(machine).await;
     (name, result)
 }
 
