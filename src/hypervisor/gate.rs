@@ -82,7 +82,8 @@ impl<E> Gate<E> {
 }
 
 impl<E: Clone> Gate<E> {
-    /// Lets in, beside at most `at_most - 1` others; waits for a place while it goes on inside.
+    /// Lets in, beside at most `at_most - 1` others; waits for a place while it goes on inside. When
+    /// the endpoint turns out to be of no use meanwhile, nobody of those who waited asks it again.
     pub(super) async fn admit(self: &Arc<Self>, at_most: usize) -> Admission<E> {
         let deadline = Instant::now() + HUNG;
         loop {
@@ -93,6 +94,11 @@ impl<E: Clone> Gate<E> {
             }
             if timeout_at(deadline, self.freed.notified()).await.is_err() {
                 return Admission::Full;
+            }
+            if let Some(error) = self.with(|state| state.lost.clone()) {
+                // Whoever waits beside is told the same.
+                self.freed.notify_one();
+                return Admission::Lost(error);
             }
         }
     }
@@ -151,6 +157,23 @@ mod tests {
         assert!(matches!(gate.try_admit(2, now), Ok(Admission::Lost(_))));
         gate.find();
         assert!(!granted(&gate, now).is_probe);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_when_the_endpoint_turns_out_to_be_of_no_use() {
+        let gate = Arc::new(Words::default());
+        let first = granted(&gate, Instant::now());
+        let wait = || {
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move { gate.admit(1).await })
+        };
+        let waiting = [wait(), wait(), wait()];
+        tokio::task::yield_now().await;
+        gate.lose("no answer");
+        drop(first);
+        for one in waiting {
+            assert!(matches!(one.await, Ok(Admission::Lost("no answer"))));
+        }
     }
 
     #[tokio::test]

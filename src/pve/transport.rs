@@ -10,6 +10,9 @@
 //! the node for half a minute each time. Writes are never repeated, except after a 401 that a new
 //! ticket cures, since nothing was done then.
 //!
+//! A server that asks to be left alone (`Retry-After` of an answer 429 or 503) is: until then every
+//! call fails at once and unsent.
+//!
 //! Of several addresses the one that worked last is asked. When no connection to it comes about,
 //! the request was not sent, and so the next address is asked at once, whatever the request does.
 
@@ -212,7 +215,7 @@ impl Transport {
             if error.kind() == &ErrorKind::Unauthorized && renewals > 0 && stamp.is_renewable() {
                 renewals -= 1;
                 self.session.discard(&stamp).await;
-            } else if retries > 0 && is_worth_repeating(&error) {
+            } else if retries > 0 && is_worth_repeating(&error) && self.rest_left().is_none() {
                 retries -= 1;
                 let pause = PAUSE * 2_u32.pow(RETRIES - 1 - retries);
                 tokio::time::sleep_until(Instant::now() + jittered(pause, self.chance())).await;
@@ -240,14 +243,17 @@ impl Transport {
         self.reach(request, file, Some(stamp), attempt).await
     }
 
+    /// How long the server still wants to be left alone.
+    fn rest_left(&self) -> Option<Duration> {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = until?.checked_duration_since(Instant::now())?;
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Fails at once while the server wants to be left alone: whoever asked is better off waiting
     /// elsewhere than in a queue here.
     fn check_rest(&self, request: &Request<'_>) -> Result<(), Error> {
-        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
-        else {
-            return Ok(());
-        };
+        let Some(left) = self.rest_left() else { return Ok(()) };
         let path = format!("/{}", request.segments.join("/"));
         let (base, seconds) = (self.active(), left.as_secs() + 1);
         let message = format!("{base} asks to be left alone for {seconds} s (Retry-After)");

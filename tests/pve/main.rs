@@ -6,6 +6,7 @@ mod access;
 mod failover;
 mod faults;
 mod life;
+mod lost;
 mod peer;
 mod reads;
 mod refusals;

@@ -1,6 +1,7 @@
 //! Bytes on the wire: what is sent, and what odd answers are taken for.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capmox::fault::Class;
 use capmox::pve::{
@@ -79,6 +80,28 @@ async fn an_answer_that_is_no_proxmox_says_so() {
     let script = Script::play([json("404 Not Found", page)]).await;
     let error = to(&script).vm_config(&node("pve1"), "100".parse().unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::NotImplemented, "a proxy's 404 is no missing VM");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is_not_asked_again_before_its_time() {
+    for status in ["503 Service Unavailable", "429 Too Many Requests"] {
+        let rest = json(&format!("{status}\r\nRetry-After: 1"), r#"{"data":null}"#);
+        let version = r#"{"data":{"version":"9.0.3","release":"9.0","repoid":"x"}}"#;
+        let script = Script::play([rest, json("200 OK", version)]).await;
+        let client = to(&script);
+        let error = client.version().await.unwrap_err();
+        assert_eq!(error.status(), Some(status[..3].parse().unwrap()), "{error}");
+        // Neither by whoever asked nor by anybody else, whatever is asked.
+        let error = client.version().await.unwrap_err();
+        assert!(error.to_string().contains("left alone for 1 s (Retry-After)"), "{error}");
+        assert_eq!(error.class(), Class::Transient);
+        let start = client.start_vm(&node("pve1"), "100".parse().unwrap()).await.unwrap_err();
+        assert!(!start.outcome_unknown(), "nothing was sent: {start}");
+        assert_eq!(script.seen().len(), 1);
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        client.version().await.unwrap();
+        assert_eq!(script.seen().len(), 2);
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,13 @@ pub(super) struct Answer {
     truncated: bool,
 }
 
+/// How long a server that answers with this status wants to be left alone. A date in the place of
+/// seconds, which nobody sends who limits rates, is not heeded.
+fn rest(status: u16, retry_after: &str) -> Option<Duration> {
+    let seconds = retry_after.trim().parse().ok().filter(|_| matches!(status, 429 | 503))?;
+    Some(Duration::from_secs(seconds).min(LONGEST_REST))
+}
+
 impl Answer {
     #[cfg(test)]
     pub(super) fn new(status: u16, reason: Option<String>, body: Vec<u8>) -> Self {
@@ -43,11 +50,8 @@ impl Answer {
             .filter(|phrase| {
                 !phrase.is_empty() && Some(phrase.as_str()) != status.canonical_reason()
             });
-        let retry_after = response.headers().get(RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let retry_after = retry_after
-            .filter(|_| matches!(status.as_u16(), 429 | 503))
-            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_REST));
+        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = header.and_then(|text| rest(status.as_u16(), text));
         let mut body = Vec::new();
         let mut truncated = false;
         while let Some(chunk) = response.chunk().await? {
@@ -153,6 +157,25 @@ mod tests {
 
     fn read(status: u16, body: Vec<u8>) -> Result<Value, Error> {
         Answer::new(status, None, body).data("GET", "/version".to_owned(), str::to_owned)
+    }
+
+    #[test]
+    fn a_rest_is_read_in_seconds_from_two_answers_and_bounded() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (status, text, expected) in [
+            (429, "7", seconds(7)),
+            (503, " 30 ", seconds(30)),
+            (503, "0", seconds(0)),
+            (429, "86400", Some(LONGEST_REST)),
+            (500, "7", None),
+            (200, "7", None),
+            (503, "-1", None),
+            (503, "1.5", None),
+            (503, "", None),
+            (503, "Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ] {
+            assert_eq!(rest(status, text), expected, "{status} {text:?}");
+        }
     }
 
     #[test]
