@@ -57,8 +57,12 @@ impl Stage {
         Self::set_with(StatusWriter::Us).await
     }
 
-    pub(crate) async fn set_with(writer: StatusWriter) -> Self {
-        let world = World::shared().await.unwrap();
+    /// Among others, who write the status of all connections.
+    async fn set_with(writer: StatusWriter) -> Self {
+        Self::set_in(World::shared().await.unwrap(), writer).await
+    }
+
+    pub(crate) async fn set_in(world: &World, writer: StatusWriter) -> Self {
         let client = world.client().await.unwrap();
         let namespace = world.namespace("connection").await.unwrap();
         let shutdown = CancellationToken::new();
