@@ -9,7 +9,7 @@ use capmox::api::ProxmoxConnection;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 use testbed::{ManagerProcess, Options, World, apply, crds, root};
 
@@ -206,6 +206,9 @@ async fn connection_moved(site: &Site, other: &World) -> Result<()> {
     };
     assert_eq!(found(&there).await?, ["lab", "labelled", "owned"]);
     assert_eq!(found(&site.client).await?, ["lab", "owned", "plain"]);
+    // As long as one is left, clusterctl does not remove the definitions.
+    let here = Api::<ProxmoxConnection>::all(site.client.clone());
+    here.delete("lab", &DeleteParams::default()).await?;
     // The copy is owned by the connection that is there.
     let secret = Api::<Secret>::namespaced(there.clone(), "default").get("owned").await?;
     let connection = Api::<ProxmoxConnection>::all(there).get("lab").await?;
