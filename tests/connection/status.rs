@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use kube::config::KubeConfigOptions;
 use pve_fake::Change;
 use serde_json::json;
-use testbed::World;
+use testbed::{Binaries, Options, World};
 use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Stage, connections};
@@ -117,8 +117,8 @@ async fn a_password_outlives_its_ticket() {
 
 #[tokio::test]
 async fn a_secret_that_may_not_be_read_is_told_with_its_namespace() {
-    let world = World::shared().await.unwrap();
-    let stage = Stage::set_with(StatusWriter::Others).await;
+    let world = World::start_with(Options::default(), &Binaries::new()).await.unwrap();
+    let stage = Stage::set_in(&world, StatusWriter::Others).await;
     stage.secret(&stage.fake.token().secret).await;
     let name = stage.connection("", json!({})).await;
     // Connections may be read, Secrets may not.
