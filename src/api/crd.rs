@@ -19,6 +19,10 @@ pub const PROVIDER_LABEL: (&str, &str) = ("cluster.x-k8s.io/provider", "infrastr
 /// Label by which Cluster API finds the version of our kinds that speaks its v1beta1 contract.
 pub const CONTRACT_LABEL: (&str, &str) = ("cluster.x-k8s.io/v1beta1", VERSION);
 
+/// Label of definitions whose objects `clusterctl move` takes along though no Cluster owns them, with
+/// what they own. What has no namespace stays at the source as well.
+pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
+
 const HEADER: &str =
     "# Generated from the types in src/api. Edit those, then run `cargo xtask generate`.\n";
 
@@ -92,7 +96,7 @@ pub fn infrastructure() -> Vec<Value> {
 /// It is kubemox's kind, so Cluster API's contract label is not on it.
 pub fn connection() -> Value {
     let mut crd = manifest::<ProxmoxConnection>();
-    crd["metadata"]["labels"] = json!({ PROVIDER_LABEL.0: PROVIDER_LABEL.1 });
+    crd["metadata"]["labels"] = json!({ PROVIDER_LABEL.0: PROVIDER_LABEL.1, MOVE_LABEL: "" });
     crd
 }
 

@@ -145,7 +145,10 @@ fn prune(connection: &mut Guard) {
         }
         connection.status = None;
     }
-    connection.meta_mut().managed_fields = None;
+    let meta = connection.meta_mut();
+    meta.managed_fields = None;
+    // kubectl keeps what was applied last here, credentials and all.
+    meta.annotations = None;
 }
 
 fn print(connection: &Guard) -> u64 {

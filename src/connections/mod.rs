@@ -12,6 +12,7 @@ mod pool;
 mod read;
 mod remedy;
 mod source;
+mod turns;
 mod watched;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use futures::{Stream, stream};
 use kube::{Client, ResourceExt};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -37,6 +39,7 @@ use read::{Found, Reader};
 pub use remedy::{Ailment, ailment, failing, unreachable};
 use source::Object;
 pub use source::Source;
+use turns::{Latest, Turns};
 use watched::{Listener, Seen, Watched};
 
 /// Changes that wait for a slow listener, who then looks at everything.
@@ -92,7 +95,11 @@ pub struct Connections {
     settings: Settings,
     shared: Arc<Shared>,
     watched: Watched,
+    turns: Turns,
 }
+
+/// What a source gave, and the endpoint that this opens, or why it opens none.
+type Settled = (Reading, Result<Arc<Endpoint>, Fault>);
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,7 +140,7 @@ impl Connections {
         let shared = Arc::new(Shared { pool: Mutex::default(), changes });
         let (listener, shutdown) = (Arc::clone(&shared), settings.shutdown.clone());
         let watched = Watched::new(settings.client.clone(), listener, shutdown);
-        Self { settings, shared, watched }
+        Self { settings, shared, watched, turns: Turns::default() }
     }
 
     /// The endpoint that a cluster uses: by `spec.connectionRef`, else by `spec.credentialsRef`,
@@ -197,23 +204,38 @@ impl Connections {
     }
 
     /// What is known of a source, read anew if need be.
-    async fn look(&self, source: &Source, asker: &str) -> (Reading, Result<Arc<Endpoint>, Fault>) {
-        let known = lock(&self.shared.pool).known(source);
-        if let Some((reading, endpoint)) = known
-            && !reading.versions.is_empty()
-            && self.are_current(&reading.versions)
-        {
-            return (reading, Ok(endpoint));
+    async fn look(&self, source: &Source, asker: &str) -> Settled {
+        if let Some(current) = self.current(source) {
+            return current;
         }
+        let since = Instant::now();
+        let turn = self.turns.of(source);
+        let mut latest = turn.lock().await;
+        // Who had the turn before may have read it.
+        let current = self.current(source);
+        let found = || latest.as_ref().and_then(|latest| latest.serves(since, asker));
+        if let Some(found) = current.or_else(found) {
+            return found;
+        }
+        let began = Instant::now();
         let Settings { client, own, .. } = &self.settings;
         let reader = Reader { client, own, watched: &self.watched, asker };
         let found = reader.read(source).await;
         let settled = self.settle(source, found);
+        *latest = Some(Latest { began, asker: asker.to_owned(), settled: settled.clone() });
+        drop(latest);
         // What changed between reading and watching is read again.
         if self.are_outdated(&settled.0.versions) {
             self.shared.tell(vec![source.clone()]);
         }
         settled
+    }
+
+    /// The source as it was read last, if that is what it still is.
+    fn current(&self, source: &Source) -> Option<Settled> {
+        let (reading, endpoint) = lock(&self.shared.pool).known(source)?;
+        let is_current = !reading.versions.is_empty() && self.are_current(&reading.versions);
+        is_current.then_some((reading, Ok(endpoint)))
     }
 
     /// Whether the watches are sure that nothing changed.
@@ -231,7 +253,7 @@ impl Connections {
         })
     }
 
-    fn settle(&self, source: &Source, found: Found) -> (Reading, Result<Arc<Endpoint>, Fault>) {
+    fn settle(&self, source: &Source, found: Found) -> Settled {
         let Found { versions, allowed, credentials } = found;
         let mut pool = lock(&self.shared.pool);
         // Credentials that were taken away are not used any longer; a server that does not answer

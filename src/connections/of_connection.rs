@@ -83,8 +83,16 @@ fn user_of(user: &str, password: &str) -> Result<Auth, String> {
                     password"
             .to_owned());
     }
+    // The name is shown in messages, and a password that was pasted along is not to be.
+    if user.contains([':', '/', '=']) || user.contains(char::is_whitespace) {
+        return Err(
+            "holds more than user@realm, such as root@pam: set the password in password or \
+                    passwordFrom"
+                .to_owned(),
+        );
+    }
     match user.rsplit_once('@') {
-        Some((login, realm)) if !login.is_empty() && !realm.is_empty() => {}
+        Some((login, realm)) if !login.is_empty() && is_realm(realm) => {}
         _ => return Err("has no realm: write it as user@realm, such as root@pam".to_owned()),
     }
     // The end of the line belongs to the editor; anything else may be part of the password.
@@ -93,6 +101,11 @@ fn user_of(user: &str, password: &str) -> Result<Auth, String> {
         return Err("has an empty password: set password or passwordFrom".to_owned());
     }
     Ok(Auth::Ticket { user: user.to_owned(), password: SecretString::from(password) })
+}
+
+fn is_realm(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.bytes().all(fits)
 }
 
 fn tls(

@@ -32,8 +32,9 @@ pub const MANAGER: &[Grant] = &[
         group: "",
         resources: &["secrets"],
         verbs: &["get", "list", "patch", "watch"],
-        why: "read bootstrap data and credentials by name, notice changes by their metadata, keep \
-              credentials by a finalizer while a cluster uses them",
+        why: "read bootstrap data and credentials by name, notice changes by their metadata (which \
+              nothing less than list and watch allows), keep credentials by a finalizer while a \
+              cluster uses them",
     },
     Grant {
         group: "",

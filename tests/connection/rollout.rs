@@ -8,7 +8,7 @@ use tokio::time::{Instant, interval};
 
 use crate::stage::{PATIENCE, Stage};
 
-const MACHINES: usize = 6;
+const MACHINES: usize = 20;
 
 #[tokio::test]
 async fn a_token_is_rotated_in_the_middle_of_a_rollout_and_no_machine_fails() {
@@ -21,9 +21,7 @@ async fn a_token_is_rotated_in_the_middle_of_a_rollout_and_no_machine_fails() {
     let in_use = serde_json::to_value(cluster.status.unwrap().credentials).unwrap();
     assert_eq!(in_use, json!({"kind": "ProxmoxConnection", "name": connection}));
     let names: Vec<String> = (0..MACHINES).map(|number| format!("m{number}")).collect();
-    for name in &names {
-        stage.machine(name).await;
-    }
+    futures::future::join_all(names.iter().map(|name| stage.machine(name))).await;
     let deadline = Instant::now() + PATIENCE;
     let mut ticks = interval(std::time::Duration::from_millis(20));
     while stage.fake.journal().entries().filter(|call| call.path.ends_with("/clone")).count() < 2 {

@@ -54,11 +54,11 @@ pub(crate) fn connections(client: &Client, shutdown: &CancellationToken) -> Arc<
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        Self::set_with(StatusWriter::Us).await
+        Self::set_in(World::shared().await.unwrap(), StatusWriter::Us).await
     }
 
-    pub(crate) async fn set_with(writer: StatusWriter) -> Self {
-        let world = World::shared().await.unwrap();
+    /// In this world, where nobody else may write the status of its connections.
+    pub(crate) async fn set_in(world: &World, writer: StatusWriter) -> Self {
         let client = world.client().await.unwrap();
         let namespace = world.namespace("connection").await.unwrap();
         let shutdown = CancellationToken::new();

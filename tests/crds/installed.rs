@@ -1,5 +1,6 @@
 //! The install manifests on a real API server, and what the manager may do once they are applied.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -7,11 +8,12 @@ use capmox::runtime::rbac::{self, Grant};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview,
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testbed::Binaries;
 
 use crate::stage::{Stage, world};
@@ -106,6 +108,59 @@ async fn manifests_are_accepted_and_grant_what_is_needed_and_no_more() {
         ["rbac.authorization.k8s.io", "clusterroles", "get"],
     ] {
         assert!(!may(&manager, None, what).await, "{what:?} is allowed");
+    }
+}
+
+/// Group, resource and verb of everything that a client may do in a namespace, by rule; names of
+/// objects and URLs that a rule is bound to are part of it.
+async fn all_rights(client: &Client, namespace: &str) -> BTreeSet<String> {
+    let review: SelfSubjectRulesReview =
+        serde_json::from_value(json!({"spec": {"namespace": namespace}})).unwrap();
+    let review = Api::all(client.clone()).create(&PostParams::default(), &review).await.unwrap();
+    let status = review.status.unwrap();
+    assert!(!status.incomplete, "{status:?}");
+    let mut all = BTreeSet::new();
+    for rule in status.resource_rules {
+        let names = rule.resource_names.unwrap_or_default().join(",");
+        for group in rule.api_groups.unwrap_or_default() {
+            for resource in rule.resources.clone().unwrap_or_default() {
+                all.extend(
+                    rule.verbs.iter().map(|verb| format!("{group} {resource} {verb} {names}")),
+                );
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_manager_may_do_what_the_table_says_and_nothing_else() {
+    let stage = Stage::set().await;
+    install(&stage.client).await;
+    let account = "capmox-controller-manager";
+    let client = |kubeconfig: std::path::PathBuf| async move {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        Client::try_from(config).unwrap()
+    };
+    let manager = client(world().await.service_account(NAMESPACE, account).await.unwrap()).await;
+    // What every account may do is no right of the manager's.
+    let nobody = client(world().await.service_account(NAMESPACE, "nobody").await.unwrap()).await;
+    let table = |tables: &[&'static [Grant]]| -> BTreeSet<String> {
+        let all = tables.iter().flat_map(|grants| each(grants));
+        all.map(|[group, resource, verb]| format!("{group} {resource} {verb} ")).collect()
+    };
+    let everywhere = [rbac::MANAGER, rbac::DIAGNOSTICS, rbac::EMBEDDED_IPAM];
+    let own = [everywhere.as_slice(), &[rbac::LEADER_ELECTION]].concat();
+    for (namespace, tables) in [("default", everywhere.as_slice()), (NAMESPACE, &own)] {
+        let anybody = all_rights(&nobody, namespace).await;
+        let found = all_rights(&manager, namespace).await;
+        let found: BTreeSet<String> = found.difference(&anybody).cloned().collect();
+        let wanted = table(tables);
+        let more: Vec<_> = found.difference(&wanted).collect();
+        let less: Vec<_> = wanted.difference(&found).collect();
+        assert!(more.is_empty() && less.is_empty(), "{namespace}: more {more:?}, less {less:?}");
     }
 }
 

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use capmox::api::ProxmoxConnection;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 use testbed::{ManagerProcess, Options, World, apply, crds, root};
 
@@ -161,6 +162,61 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
     Ok(())
 }
 
+/// A connection that no cluster uses, with a Secret for each way to have it moved, and one without.
+async fn make_connection(site: &Site) -> Result<()> {
+    let connection = json!({
+        "apiVersion": "proxmox.alperen.cloud/v1alpha1",
+        "kind": "ProxmoxConnection",
+        "metadata": {"name": "lab"},
+        "spec": {
+            "endpoint": site.fake.url(),
+            "tokenID": site.fake.token().id,
+            "secretFrom": {"name": "labelled", "namespace": "default", "key": "secret"},
+        },
+    });
+    let made = apply::apply(&site.client, &connection, "default").await?;
+    let owner = json!({"apiVersion": "proxmox.alperen.cloud/v1alpha1", "kind": "ProxmoxConnection",
+        "name": "lab", "uid": made.metadata.uid});
+    for (name, metadata) in [
+        ("labelled", json!({"labels": {"clusterctl.cluster.x-k8s.io/move": ""}})),
+        ("owned", json!({"ownerReferences": [owner]})),
+        ("plain", json!({})),
+    ] {
+        let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
+            "stringData": {"secret": site.fake.token().secret}});
+        secret["metadata"]["name"] = json!(name);
+        apply::apply(&site.client, &secret, "default").await?;
+    }
+    Ok(())
+}
+
+async fn connection_moved(site: &Site, other: &World) -> Result<()> {
+    let there = other.client().await?;
+    let found = async |client: &kube::Client| -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let connections: Api<ProxmoxConnection> = Api::all(client.clone());
+        found.extend(
+            connections.list(&ListParams::default()).await?.iter().map(kube::ResourceExt::name_any),
+        );
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
+        for name in ["labelled", "owned", "plain"] {
+            found.extend(secrets.get_opt(name).await?.map(|one| one.name_any()));
+        }
+        Ok(found)
+    };
+    assert_eq!(found(&there).await?, ["lab", "labelled", "owned"]);
+    assert_eq!(found(&site.client).await?, ["lab", "owned", "plain"]);
+    // As long as one is left, clusterctl does not remove the definitions.
+    let here = Api::<ProxmoxConnection>::all(site.client.clone());
+    here.delete("lab", &DeleteParams::default()).await?;
+    // The copy is owned by the connection that is there.
+    let secret = Api::<Secret>::namespaced(there.clone(), "default").get("owned").await?;
+    let connection = Api::<ProxmoxConnection>::all(there).get("lab").await?;
+    let owner = secret.owner_references().first().map(|owner| owner.uid.clone());
+    assert_eq!(owner, connection.uid());
+    Ok(())
+}
+
 /// From nothing to running, to another management cluster, and to nothing.
 async fn live(site: &Site) -> Result<()> {
     site.run("variables cluster")?;
@@ -176,7 +232,9 @@ async fn live(site: &Site) -> Result<()> {
     let before = (clones(), addresses(&site.world).await?);
     let (other, mut pod) = another(site).await?;
     fs::copy(other.kubeconfig(), site.folder().join("other.kubeconfig"))?;
+    make_connection(site).await?;
     site.run("move").with_context(|| pod.log_tail(20))?;
+    connection_moved(site, &other).await?;
     assert_eq!(addresses(&site.world).await?, [""; 0]);
     until_running(site, &other).await.with_context(|| pod.log_tail(40))?;
     assert_eq!((clones(), addresses(&other).await?), before, "moving made something anew");

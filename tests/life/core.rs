@@ -54,35 +54,35 @@ impl Site {
             }),
         )
         .await?;
-        create(
-            &infra,
-            json!({
-                "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
-                "kind": "ProxmoxCluster",
-                "metadata": {
+        let mut object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+            "kind": "ProxmoxCluster",
+            "metadata": {
+                "name": CLUSTER,
+                "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+                "ownerReferences": [{
+                    "apiVersion": "cluster.x-k8s.io/v1beta1",
+                    "kind": "Cluster",
                     "name": CLUSTER,
-                    "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
-                    "ownerReferences": [{
-                        "apiVersion": "cluster.x-k8s.io/v1beta1",
-                        "kind": "Cluster",
-                        "name": CLUSTER,
-                        "uid": cluster.metadata.uid,
-                    }],
+                    "uid": cluster.metadata.uid,
+                }],
+            },
+            "spec": {
+                "controlPlaneEndpoint": {"host": "10.10.10.9", "port": 6443},
+                "allowedNodes": ["pve1", "pve2", "pve3"],
+                "dnsServers": ["10.10.10.1"],
+                "ipv4Config": {
+                    "addresses": ["10.10.10.10-10.10.10.90"],
+                    "prefix": 24,
+                    "gateway": "10.10.10.1",
+                    "metric": 100,
                 },
-                "spec": {
-                    "controlPlaneEndpoint": {"host": "10.10.10.9", "port": 6443},
-                    "allowedNodes": ["pve1", "pve2", "pve3"],
-                    "dnsServers": ["10.10.10.1"],
-                    "ipv4Config": {
-                        "addresses": ["10.10.10.10-10.10.10.90"],
-                        "prefix": 24,
-                        "gateway": "10.10.10.1",
-                        "metric": 100,
-                    },
-                },
-            }),
-        )
-        .await?;
+            },
+        });
+        for (key, value) in self.cluster_change().as_object().into_iter().flatten() {
+            object["spec"][key] = value.clone();
+        }
+        create(&infra, object).await?;
         let is_ready = |found: Option<&ProxmoxCluster>| {
             found.and_then(|one| one.status.as_ref()).is_some_and(|status| status.ready)
         };

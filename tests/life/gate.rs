@@ -2,6 +2,7 @@
 //! killed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -142,6 +143,12 @@ impl Gate {
     pub(crate) fn log_tail(&self, lines: usize) -> String {
         let manager = lock(&self.manager);
         manager.as_ref().map_or_else(|| "no manager".to_owned(), |one| one.log_tail(lines))
+    }
+
+    /// Where the manager's log is, its process and the port of its metrics.
+    pub(crate) fn manager(&self) -> Option<(PathBuf, u32, u16)> {
+        let manager = lock(&self.manager);
+        manager.as_ref().map(|one| (one.log().to_owned(), one.id(), one.diagnostics_port))
     }
 
     /// Sets a trap, or only starts to take note of the calls.

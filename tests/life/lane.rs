@@ -188,6 +188,9 @@ impl Lane {
         ensure!(self.clones(name).len() <= 1, "{name} was cloned to {:?}", self.clones(name));
         let broken = self.fake.check_no_leaks();
         ensure!(broken.is_empty(), "{name}: rules were broken: {broken:?}");
+        let asked = self.site.take_tally();
+        ensure!(asked.refused.is_empty(), "{name}: beyond the manager's rights: {asked:?}");
+        ensure!(asked.whole.is_empty(), "{name}: more than metadata: {asked:?}");
         Ok(())
     }
 }

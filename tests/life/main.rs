@@ -13,6 +13,7 @@ mod options;
 mod peer;
 mod relay;
 mod releases;
+mod rotation;
 mod site;
 mod soak;
 mod takeover;

@@ -1,22 +1,70 @@
 //! Stands between a manager and the API server, so that the manager can be killed at an exact write.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use axum::body::{Body, to_bytes};
+use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
+use futures::TryStreamExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::calls;
 use crate::gate::{Gate, Verdict};
 
+/// What was asked of the API server about Secrets, and what it refused.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Path of each Secret that was read.
+    pub(crate) reads: Vec<String>,
+    /// Watches of one Secret each.
+    pub(crate) one: Watched,
+    /// Watches of all Secrets.
+    pub(crate) all: Watched,
+    /// Lists and watches that asked for more than metadata.
+    pub(crate) whole: Vec<String>,
+    /// Requests that went beyond the manager's rights.
+    pub(crate) refused: Vec<String>,
+}
+
+/// What watching took.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) lists: usize,
+    pub(crate) watches: usize,
+    /// What the watches brought.
+    pub(crate) bytes: usize,
+}
+
+impl Tally {
+    fn of(&mut self, scope: Scope) -> &mut Watched {
+        match scope {
+            Scope::One => &mut self.one,
+            Scope::All => &mut self.all,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    One,
+    All,
+}
+
+type Shared = Arc<Mutex<Tally>>;
+
+fn lock(tally: &Shared) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A running relay; it ends with this value.
 pub(crate) struct Relay {
     address: SocketAddr,
     task: JoinHandle<()>,
+    tally: Shared,
 }
 
 impl Relay {
@@ -24,11 +72,14 @@ impl Relay {
     pub(crate) async fn start(client: kube::Client, gate: Arc<Gate>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
+        let tally = Shared::default();
+        let of_relay = Arc::clone(&tally);
         let app = axum::Router::new().fallback(move |request: Request<Body>| {
             let (client, gate) = (client.clone(), Arc::clone(&gate));
+            let tally = Arc::clone(&of_relay);
             async move {
                 // What has come in is carried through even if the manager goes away.
-                let carried = tokio::spawn(carry(client, gate, request));
+                let carried = tokio::spawn(carry(client, gate, tally, request));
                 match carried.await {
                     Ok(Ok(response)) => response,
                     Ok(Err(error)) => lost(&format!("{error:#}")),
@@ -40,7 +91,12 @@ impl Relay {
             // It ends only with the test.
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, task })
+        Ok(Self { address, task, tally })
+    }
+
+    /// What was asked since the last time that this was asked for.
+    pub(crate) fn take_tally(&self) -> Tally {
+        std::mem::take(&mut *lock(&self.tally))
     }
 
     /// A kubeconfig for it.
@@ -70,11 +126,14 @@ fn lost(why: &str) -> Response<Body> {
 async fn carry(
     client: kube::Client,
     gate: Arc<Gate>,
+    tally: Shared,
     request: Request<Body>,
 ) -> Result<Response<Body>> {
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.context("the request broke off")?;
     parts.headers.remove(header::HOST);
+    let watch = note(&mut lock(&tally), &parts);
+    let asked = format!("{} {}", parts.method, parts.uri);
     let call = calls::to_kubernetes(parts.method.as_str(), parts.uri.path(), &body);
     // Nothing rests on an event, so the first stands for all.
     let numbered =
@@ -91,5 +150,38 @@ async fn carry(
     }
     let (mut parts, body) = answer.into_parts();
     parts.headers.remove(header::TRANSFER_ENCODING);
-    Ok(Response::from_parts(parts, Body::new(body)))
+    if parts.status == StatusCode::FORBIDDEN {
+        lock(&tally).refused.push(asked);
+    }
+    let body = Body::new(body);
+    let Some(scope) = watch else { return Ok(Response::from_parts(parts, body)) };
+    let counted = body.into_data_stream().inspect_ok(move |bytes| {
+        lock(&tally).of(scope).bytes += bytes.len();
+    });
+    Ok(Response::from_parts(parts, Body::from_stream(counted)))
+}
+
+/// Takes note of a request about Secrets; what it watches, if it does.
+fn note(tally: &mut Tally, request: &Parts) -> Option<Scope> {
+    let path = request.uri.path();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let is_read = parts.starts_with(&["api", "v1"]) && request.method == "GET";
+    let at = parts.iter().position(|part| *part == "secrets").filter(|_| is_read)?;
+    if let Some(name) = parts.get(at + 1) {
+        tally.reads.push((*name).to_owned());
+        return None;
+    }
+    let accepts = request.headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    if !accepts.is_some_and(|accepts| accepts.contains("PartialObjectMetadata")) {
+        tally.whole.push(request.uri.to_string());
+    }
+    let query = request.uri.query().unwrap_or_default();
+    let scope = if query.contains("metadata.name") { Scope::One } else { Scope::All };
+    let counts = tally.of(scope);
+    if query.contains("watch=") {
+        counts.watches += 1;
+        return Some(scope);
+    }
+    counts.lists += 1;
+    None
 }

@@ -7,14 +7,19 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use kube::Client;
-use testbed::World;
+use capmox::api::ProxmoxMachine;
+use capmox::runtime::rbac;
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use testbed::{World, apply};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
-use crate::relay::Relay;
+use crate::relay::{Relay, Tally};
 
 /// How long anything may take; generous, as two cores are shared with everything.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -58,7 +63,41 @@ pub(crate) struct Site {
     world: &'static World,
     env: [(&'static str, String); 3],
     args: Vec<String>,
-    _relay: Relay,
+    /// Merged into the spec of the ProxmoxCluster.
+    cluster: Value,
+    relay: Relay,
+}
+
+/// The rights of an installed manager, for a service account of this namespace: the roles are those
+/// that the manifests are generated from.
+async fn manager(world: &World, namespace: &str) -> Result<Client> {
+    let admin = world.client().await?;
+    let mut role =
+        rbac::roles().into_iter().find(|role| role["metadata"]["name"] == "manager-role");
+    let role = role.as_mut().context("no role of the manager")?;
+    role["metadata"]["name"] = json!("capmox-manager-role");
+    apply::apply(&admin, role, namespace).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("{namespace}-manager")},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "capmox-manager-role",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "manager", "namespace": namespace}],
+    });
+    apply::apply(&admin, &binding, namespace).await?;
+    let file = world.service_account(namespace, "manager").await?;
+    let config = Kubeconfig::read_from(file)?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    let machines = Api::<ProxmoxMachine>::namespaced(client.clone(), namespace);
+    // The API server learns of bindings by a watch of its own.
+    let may = async || Ok(machines.list(&ListParams::default()).await.ok());
+    world.wait_for(PATIENCE, "the rights of the service account", may).await?;
+    Ok(client)
 }
 
 impl Site {
@@ -67,7 +106,7 @@ impl Site {
         let world = world().await?;
         let client = world.client().await?;
         let namespace = world.namespace(prefix).await?;
-        let relay = Relay::start(client.clone(), Arc::clone(&gate)).await?;
+        let relay = Relay::start(manager(world, &namespace).await?, Arc::clone(&gate)).await?;
         let kubeconfig = world.folder().join(format!("{namespace}.kubeconfig"));
         std::fs::write(&kubeconfig, relay.kubeconfig()).context("cannot write a kubeconfig")?;
         let mut args = vec![
@@ -76,6 +115,8 @@ impl Site {
             "--health-probe-bind-address=0".to_owned(),
             "--diagnostics-address=0".to_owned(),
             "--v=2".to_owned(),
+            // Connections have no namespace, so those of other tests are left to these.
+            "--connection-status=read".to_owned(),
         ];
         if let Some(pem) = proxmox.authority {
             let file = world.folder().join(format!("{namespace}.crt"));
@@ -88,7 +129,34 @@ impl Site {
             ("PROXMOX_TOKEN", proxmox.token),
             ("PROXMOX_SECRET", proxmox.secret),
         ];
-        Ok(Self { client, namespace, gate, world, env, args, _relay: relay })
+        let cluster = Value::Null;
+        Ok(Self { client, namespace, gate, world, env, args, cluster, relay })
+    }
+
+    /// Another argument for the manager, in the place of one of the same name.
+    pub(crate) fn argue(&mut self, arg: String) {
+        let name = |arg: &str| arg.split('=').next().unwrap_or_default().to_owned();
+        self.args.retain(|other| name(other) != name(&arg));
+        self.args.push(arg);
+    }
+
+    /// Has metrics served where the testbed looks for them.
+    pub(crate) fn serve_metrics(&mut self) {
+        self.args.retain(|arg| !arg.starts_with("--diagnostics-address="));
+    }
+
+    /// What the ProxmoxCluster's spec has beside the usual.
+    pub(crate) fn change_cluster(&mut self, change: Value) {
+        self.cluster = change;
+    }
+
+    pub(crate) fn cluster_change(&self) -> &Value {
+        &self.cluster
+    }
+
+    /// What was asked about Secrets since the last time that this was asked for.
+    pub(crate) fn take_tally(&self) -> Tally {
+        self.relay.take_tally()
     }
 
     /// Makes the namespace with a Cluster that is ready, and starts the manager.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use capmox::pve::{Auth, Client, ErrorKind, Limits, Tls};
+use futures::future::join_all;
+use pve_fake::{Config, Fake};
 
 use crate::peer::{client, node};
 use crate::script::{Reaction, Script, json};
@@ -89,6 +91,36 @@ async fn callers_that_come_together_share_one_ticket() {
     let (a, b, c) = tokio::join!(client.version(), client.version(), client.version());
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert_eq!(script.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn many_calls_that_find_a_ticket_old_at_once_fetch_one() {
+    const CALLS: usize = 20;
+    let fake = Fake::start(Config::default()).await.unwrap();
+    let auth = Auth::Ticket { user: "root@pam".to_owned(), password: "secret".into() };
+    let client = client(&fake.url(), auth, Tls::System, Limits::default());
+    let tickets = || fake.journal().count("POST", "access/ticket");
+    client.version().await.unwrap();
+    assert_eq!(tickets(), 1);
+    fake.advance(Duration::from_hours(3));
+    let calls = (0..CALLS).map(|_| client.version());
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    assert_eq!(tickets(), 2);
+}
+
+#[tokio::test]
+async fn a_password_that_is_refused_is_not_tried_again_by_everybody_who_waited() {
+    const CALLS: usize = 20;
+    let fake = Fake::start(Config::default()).await.unwrap();
+    let auth = Auth::Ticket { user: "root@pam".to_owned(), password: "wrong".into() };
+    let client = client(&fake.url(), auth, Tls::System, Limits::default());
+    let calls = (0..CALLS).map(|_| client.version());
+    let all = join_all(calls).await;
+    assert!(all.iter().all(|one| *one.as_ref().unwrap_err().kind() == ErrorKind::Unauthorized));
+    assert_eq!(fake.journal().count("POST", "access/ticket"), 1);
+    // Later calls do try again.
+    client.version().await.unwrap_err();
+    assert_eq!(fake.journal().count("POST", "access/ticket"), 2);
 }
 
 #[tokio::test]

@@ -61,6 +61,27 @@ fn every_way_to_authenticate_and_to_trust_is_understood() {
 }
 
 #[test]
+fn what_people_paste_into_a_connection_is_repaired() {
+    let plain =
+        read(&json!({"endpoint": "pve", "tokenID": "a@pve!b", "secret": UUID})).unwrap().digest();
+    let joined = format!("a@pve!b={UUID}");
+    for (endpoint, id, secret) in [
+        (" https://pve:8006/\n", "a@pve!b", UUID),
+        ("https://pve:8006/api2/json", "a@pve!b\n", UUID),
+        ("https://pve:8006/#v1:0", "PVEAPIToken=a@pve!b", UUID),
+        ("\"pve\"", joined.as_str(), joined.as_str()),
+        ("pve:8006", "a@pve!b", joined.as_str()),
+        ("pve", joined.as_str(), UUID),
+        ("pve", "a@pve!b", &format!("PVEAPIToken={joined}\n")),
+        ("pve", "a@pve!b", &format!("'{UUID}'\r\n")),
+    ] {
+        let spec = json!({"endpoint": endpoint, "tokenID": id, "secret": secret});
+        let found = read(&spec).unwrap_or_else(|fault| panic!("{spec}: {fault}"));
+        assert_eq!(found.digest(), plain, "{spec}");
+    }
+}
+
+#[test]
 fn where_a_secret_stands_makes_no_other_credentials() {
     let plain = json!({"endpoint": "pve", "tokenID": "a@pve!b", "secret": UUID});
     let referred = json!({"endpoint": "https://pve:8006", "tokenID": "a@pve!b",
@@ -98,6 +119,20 @@ fn what_cannot_be_right_is_refused_with_field_and_object_and_without_the_secret(
             json!({"tokenID": null, "secret": null, "username": "root@pam!k", "password": UUID}),
             &["API token", "tokenID"],
         ),
+        (
+            json!({"tokenID": null, "secret": null, "username": format!("root@pam:{UUID}"),
+                "password": "p"}),
+            &["spec.username", "more than user@realm"],
+        ),
+        (
+            json!({"tokenID": null, "secret": null, "username": "root@pam", "password": "\r\n"}),
+            &["empty password"],
+        ),
+        (json!({"secret": " \n"}), &["secret is empty"]),
+        (json!({"tokenID": format!("root@pam!k={UUID}"), "secret": "x"}), &["give one"]),
+        (json!({"endpoint": "https://root:p@pve:8006"}), &["carries credentials"]),
+        (json!({"endpoint": "https://pve:8006/api2/json/nodes"}), &["leave out"]),
+        (json!({"endpoint": "root@pam!k"}), &["an API token instead"]),
         (
             json!({"additionalEndpoints": [{"endpoint": ""}]}),
             &["spec.additionalEndpoints[0].endpoint"],

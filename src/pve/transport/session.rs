@@ -50,9 +50,18 @@ pub(super) struct Session {
     ticket_age: Duration,
     fixed: Option<Stamp>,
     /// Held while a ticket is fetched, so that one is fetched for all who wait.
-    ticket: tokio::sync::Mutex<Option<Stamp>>,
+    ticket: tokio::sync::Mutex<Held>,
     /// The latest ticket, to be kept out of messages.
     known: Mutex<Option<SecretString>>,
+}
+
+/// What came of fetching tickets.
+#[derive(Default)]
+struct Held {
+    stamp: Option<Stamp>,
+    /// Why the latest attempt failed, and when: who waited for it does not ask again, since a user
+    /// may be locked out after a few wrong passwords.
+    failure: Option<(Instant, Error)>,
 }
 
 impl std::fmt::Debug for Session {
@@ -89,15 +98,28 @@ impl Session {
         if let Some(stamp) = &self.fixed {
             return Ok(stamp.clone());
         }
+        let asked = Instant::now();
         let mut held = self.ticket.lock().await;
-        if let Some(stamp @ Stamp::Ticket { fetched, .. }) = &*held
+        if let Some(stamp @ Stamp::Ticket { fetched, .. }) = &held.stamp
             && fetched.elapsed() < self.ticket_age
         {
             return Ok(stamp.clone());
         }
-        let stamp = self.fetch(transport).await?;
-        *held = Some(stamp.clone());
-        Ok(stamp)
+        if let Some((when, error)) = &held.failure
+            && *when > asked
+        {
+            return Err(error.clone());
+        }
+        match self.fetch(transport).await {
+            Ok(stamp) => {
+                *held = Held { stamp: Some(stamp.clone()), failure: None };
+                Ok(stamp)
+            }
+            Err(error) => {
+                held.failure = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
     }
 
     /// Forgets a ticket that was refused, unless somebody has replaced it already.
@@ -106,10 +128,10 @@ impl Session {
         if let (
             Some(Stamp::Ticket { fetched: held_at, .. }),
             Stamp::Ticket { fetched: refused_at, .. },
-        ) = (&*held, refused)
+        ) = (&held.stamp, refused)
             && held_at == refused_at
         {
-            *held = None;
+            held.stamp = None;
         }
     }
 
