@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{Condition, V1Beta2Conditions};
 use super::machine::ProxmoxMachineSpec;
-use super::schema::{Int32, Integer};
+use super::schema::{Int32, Integer, NodeNameText};
 
 /// What the machines of a cluster share: endpoint, nodes, addresses, name servers, credentials.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,17 @@ pub struct ProxmoxClusterSpec {
     /// neither does, the VM is made on the node of its template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_nodes: Option<Vec<String>>,
+
+    /// Groups of Proxmox nodes that fail together, such as a rack. Cluster API spreads control planes
+    /// over those that it may use for them, and a Machine that names one in `spec.failureDomain` is
+    /// placed on its nodes only. Without any, `spec.failureDomain` of Machines has no effect on
+    /// where they are placed. An addition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-kubernetes-list-type" = "map"),
+        extend("x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub failure_domains: Option<Vec<FailureDomain>>,
 
     /// How nodes are compared when a VM is placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +120,37 @@ pub struct Endpoint {
 
     /// TCP port, 1 to 65535.
     pub port: i32,
+}
+
+/// A group of Proxmox nodes that fail together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureDomain {
+    /// What Machines call it in `spec.failureDomain`.
+    #[schemars(length(min = 1, max = 256))]
+    pub name: String,
+
+    /// Its Proxmox nodes, at least one.
+    #[schemars(with = "Vec<NodeNameText>", length(min = 1))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub nodes: Vec<String>,
+
+    /// Whether Cluster API may put control planes there. Defaults to true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<bool>,
+}
+
+/// A failure domain as Cluster API reads it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureDomainStatus {
+    /// Whether control planes may be put there.
+    #[serde(default)]
+    pub control_plane: bool,
+
+    /// What else is told of it: `nodes`, its Proxmox nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// Addresses that a pool is made from.
@@ -230,6 +272,10 @@ pub struct ProxmoxClusterStatus {
     /// Proxmox node that each machine was placed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_locations: Option<NodeLocations>,
+
+    /// The failure domains of the spec, in the form that Cluster API reads. An addition.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failure_domains: BTreeMap<String, FailureDomainStatus>,
 
     /// Where the credentials stand that are used: by `spec.connectionRef`, else by
     /// `spec.credentialsRef`, else the manager's own. An addition.

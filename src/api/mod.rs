@@ -20,9 +20,9 @@ pub mod reasons;
 mod schema;
 
 pub use cluster::{
-    CloneSpec, ConnectionRef, CredentialsInUse, Endpoint, IpConfig, NodeLocation, NodeLocations,
-    ObjectName, ProxmoxCluster, ProxmoxClusterSpec, ProxmoxClusterStatus, SchedulerHints,
-    SecretRef,
+    CloneSpec, ConnectionRef, CredentialsInUse, Endpoint, FailureDomain, FailureDomainStatus,
+    IpConfig, NodeLocation, NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterSpec,
+    ProxmoxClusterStatus, SchedulerHints, SecretRef,
 };
 pub use cluster_template::{
     ProxmoxClusterTemplate, ProxmoxClusterTemplateResource, ProxmoxClusterTemplateSpec,

@@ -59,6 +59,12 @@ fixed_schema!(
 );
 
 fixed_schema!(
+    /// Name of a Proxmox node.
+    NodeNameText,
+    |_| json_schema!({ "type": "string", "minLength": 1, "maxLength": 63 })
+);
+
+fixed_schema!(
     /// A Proxmox tag.
     Tag,
     |_| json_schema!({ "type": "string", "pattern": r"^(?i)[a-z0-9_][a-z0-9_\-\+\.]*$" })

@@ -1,6 +1,8 @@
 //! What is said of a ProxmoxCluster: its status and its events, as differences to what was said
 //! before. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -9,7 +11,8 @@ use super::decision::{Decision, EndpointPart, Remainder, Standing, Target, Troub
 use super::desired::is_failure_of_capmox;
 use crate::api::conditions::{self, Condition, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{
-    NodeLocations, ObjectName, ProxmoxCluster, ProxmoxClusterStatus, merge_patch, reasons,
+    FailureDomain, FailureDomainStatus, NodeLocations, ObjectName, ProxmoxCluster,
+    ProxmoxClusterStatus, merge_patch, reasons,
 };
 use crate::connections::Source;
 use crate::hypervisor::ObjectKey;
@@ -48,6 +51,7 @@ pub(super) fn status(
     status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
     if matches!(decision.standing, Standing::Live(_)) {
         status.credentials = Some(Source::of(cluster).in_use());
+        status.failure_domains = failure_domains(cluster);
         warn_of_certificate(&mut status, decision.insecure.as_deref(), generation, now);
     }
     if let Some(pools) = &decision.pools {
@@ -58,6 +62,16 @@ pub(super) fn status(
             Some(locations.clone()).filter(|new| *new != NodeLocations::default());
     }
     status
+}
+
+/// The failure domains as Cluster API's contract has them.
+fn failure_domains(cluster: &ProxmoxCluster) -> BTreeMap<String, FailureDomainStatus> {
+    let told = |domain: &FailureDomain| {
+        let attributes = BTreeMap::from([("nodes".to_owned(), domain.nodes.join(","))]);
+        let control_plane = domain.control_plane.unwrap_or(true);
+        (domain.name.clone(), FailureDomainStatus { control_plane, attributes })
+    };
+    cluster.spec.failure_domains.iter().flatten().map(told).collect()
 }
 
 /// Certificates that are not checked are no reason not to be ready: it is capmox's default.

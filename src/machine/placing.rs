@@ -1,5 +1,6 @@
 //! Where a new VM goes: its template, its node and its VMID. Pure.
 
+use self::asked::Asked;
 use self::storage::Reach;
 use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::{Facts, NodeFact, PlacementFacts};
@@ -9,6 +10,7 @@ use crate::ids::{NodeName, VmId};
 use crate::placement::{self, Candidate, NodeFacts, NodeState, Request, TemplateRef, VmIdRequest};
 use crate::seen::Seen;
 
+pub(super) mod asked;
 mod storage;
 
 const MIB: u64 = 1 << 20;
@@ -115,29 +117,22 @@ fn node(
     template: &TemplateRef,
     reach: &Reach,
 ) -> Result<NodeName, String> {
-    let spec = &facts.machine.spec;
-    if let Some(target) = spec.target.as_deref().filter(|target| !target.is_empty()) {
-        let target: NodeName = target.parse().map_err(|error| format!("spec.target: {error}"))?;
-        usable(&target, "spec.target", world)?;
-        return reach.allows(&target).map(|()| target);
-    }
-    let allowed = [
-        ("ProxmoxMachine spec.allowedNodes", spec.allowed_nodes.as_ref()),
-        (
-            "ProxmoxCluster spec.allowedNodes",
-            facts.infra.as_ref().and_then(|infra| infra.spec.allowed_nodes.as_ref()),
-        ),
-    ];
-    let Some((field, allowed)) = allowed
-        .into_iter()
-        .find_map(|(field, nodes)| Some((field, nodes.filter(|n| !n.is_empty())?)))
-    else {
-        return usable(&template.node, "the template's node", world)
-            .map(|()| template.node.clone());
+    let (field, domain, allowed) = match asked::asked(facts)? {
+        Asked::Target(target) => {
+            let target: NodeName =
+                target.parse().map_err(|error| format!("spec.target: {error}"))?;
+            usable(&target, "spec.target", world)?;
+            return reach.allows(&target).map(|()| target);
+        }
+        Asked::BesideTemplate => {
+            return usable(&template.node, "the template's node", world)
+                .map(|()| template.node.clone());
+        }
+        Asked::OneOf { field, domain, nodes } => (field, domain, nodes),
     };
     let mut nodes = Vec::new();
     let mut out_of_reach = Vec::new();
-    for name in allowed {
+    for name in &allowed {
         let name: NodeName = name.parse().map_err(|error| format!("{field}: {error}"))?;
         match reach.allows(&name) {
             Ok(()) => nodes.push(as_seen_by_placement(name, world)),
@@ -157,7 +152,10 @@ fn node(
             .and_then(|hints| hints.memory_adjustment)
             .and_then(|percent| u64::try_from(percent).ok()),
     };
-    placement::choose_node(&request, &nodes).map_err(|why| why.to_string())
+    placement::choose_node(&request, &nodes).map_err(|why| match domain {
+        Some(domain) => format!("in failure domain {domain}, {why}"),
+        None => why.to_string(),
+    })
 }
 
 /// Whether a node that was named can take a VM now. A node that is not listed at all is none.

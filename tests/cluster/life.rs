@@ -99,6 +99,29 @@ async fn node_locations_follow_the_machines() {
 }
 
 #[tokio::test]
+async fn failure_domains_are_told_to_cluster_api() {
+    let stage = Stage::set().await;
+    stage.in_service().await;
+    let told = |expected: Value| {
+        move |cluster: Option<&ProxmoxCluster>| {
+            cluster.is_some_and(|cluster| status(cluster)["failureDomains"] == expected)
+        }
+    };
+    let racks = json!([
+        {"name": "rack-1", "nodes": ["pve1", "pve2"]},
+        {"name": "rack-2", "nodes": ["pve3"], "controlPlane": false},
+    ]);
+    stage.merge(&stage.clusters(), "infra", json!({"spec": {"failureDomains": racks}})).await;
+    let both = json!({
+        "rack-1": {"controlPlane": true, "attributes": {"nodes": "pve1,pve2"}},
+        "rack-2": {"controlPlane": false, "attributes": {"nodes": "pve3"}},
+    });
+    stage.until(&stage.clusters(), "infra", told(both)).await;
+    stage.merge(&stage.clusters(), "infra", json!({"spec": {"failureDomains": null}})).await;
+    stage.until(&stage.clusters(), "infra", told(Value::Null)).await;
+}
+
+#[tokio::test]
 async fn a_paused_cluster_is_not_touched() {
     let stage = Stage::set().await;
     stage.secret("creds", json!({})).await;

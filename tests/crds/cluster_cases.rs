@@ -21,6 +21,7 @@ fn cases() -> Vec<Case> {
     let port = |port: i64| json!({"controlPlaneEndpoint": {"port": port}});
     let host = |length: usize| json!({"controlPlaneEndpoint": {"host": "h".repeat(length)}});
     let v6 = |change: Value| json!({"ipv6Config": merged(&json!({"addresses": ["fd00::/64"], "prefix": 64}), &change)});
+    let domains = |all: Value| json!({"failureDomains": all});
     vec![
         yes("as little as usual", json!({})),
         yes("no endpoint", json!({"controlPlaneEndpoint": null})),
@@ -53,6 +54,33 @@ fn cases() -> Vec<Case> {
             &["Cowardly refusing to deploy cluster without control plane"],
         ),
         no("nothing to clone", json!({"cloneSpec": {}}), &["cloneSpec.machineSpec", "Required"]),
+        yes(
+            "failure domains",
+            domains(json!([
+                {"name": "a", "nodes": ["pve1", "pve2"]},
+                {"name": "b", "nodes": ["pve3"], "controlPlane": false}
+            ])),
+        ),
+        no(
+            "two failure domains of one name",
+            domains(json!([{"name": "a", "nodes": ["pve1"]}, {"name": "a", "nodes": ["pve2"]}])),
+            &["failureDomains[1]", "Duplicate value"],
+        ),
+        no(
+            "failure domain without nodes",
+            domains(json!([{"name": "a", "nodes": []}])),
+            &["failureDomains[0].nodes"],
+        ),
+        no(
+            "failure domain without a name",
+            domains(json!([{"nodes": ["pve1"]}])),
+            &["failureDomains[0].name", "Required"],
+        ),
+        no(
+            "failure domain with an empty node",
+            domains(json!([{"name": "a", "nodes": [""]}])),
+            &["failureDomains[0].nodes[0]"],
+        ),
         yes(
             "all the rest",
             json!({

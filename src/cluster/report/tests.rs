@@ -281,3 +281,27 @@ fn a_change_is_an_event_and_a_repetition_is_none() {
     assert_eq!(of(&ready, Standing::Deleting(vec![machines])), deleting);
     assert_eq!(of(&ready, Standing::Paused), None);
 }
+
+#[test]
+fn failure_domains_are_told_in_the_form_of_the_contract_and_go_with_the_spec() {
+    let mut object = cluster(&json!({"failureDomains": {"old": {"controlPlane": true}}}));
+    object.spec.failure_domains = serde_json::from_value(json!([
+        {"name": "a", "nodes": ["pve1", "pve2"]},
+        {"name": "b", "nodes": ["pve3"], "controlPlane": false},
+    ]))
+    .unwrap();
+    let decision = Decision::standing(Standing::Live(Vec::new()));
+    let told = status(&object, &decision, at(0));
+    let expected = json!({
+        "a": {"controlPlane": true, "attributes": {"nodes": "pve1,pve2"}},
+        "b": {"controlPlane": false, "attributes": {"nodes": "pve3"}},
+    });
+    assert_eq!(serde_json::to_value(&told.failure_domains).unwrap(), expected);
+    let patch = status_patch(&object, &told).unwrap().unwrap();
+    assert!(patch["status"]["failureDomains"]["old"].is_null(), "{patch}");
+    object.status = Some(told);
+    object.spec.failure_domains = None;
+    let none = status(&object, &decision, at(0));
+    let patch = status_patch(&object, &none).unwrap().unwrap();
+    assert_eq!(patch["status"], json!({"failureDomains": null}));
+}

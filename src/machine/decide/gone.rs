@@ -78,10 +78,12 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Wait(Waiting::Protected(vmid), Wake::seconds(30));
     }
     // Recorded first, so that the file is found when the VM that names it is gone.
-    if let Some(volume) = facts.attached_seed()
-        && facts.recorded_seed() != Some(&volume)
-    {
-        return Decision::Do(Step::RecordSeed(volume));
+    let seed = match seed_of(facts, vmid, vm) {
+        Ok(seed) => seed,
+        Err(first) => return first,
+    };
+    if let Some(volume) = seed.as_ref().filter(|volume| facts.recorded_seed() != Some(volume)) {
+        return Decision::Do(Step::RecordSeed(volume.clone()));
     }
     let Some(Seen::Present(power)) = &facts.power else { return without_power(facts, vmid) };
     // The HA manager would start it again, or on another node.
@@ -94,7 +96,7 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         }
         (Power::Running | Power::Paused | Power::Halted(_), _) => Decision::Do(Step::Stop),
         // Where nothing can be recorded the VM itself is the only record of the file.
-        (Power::Stopped, _) => match facts.attached_seed().filter(|_| facts.records_lost) {
+        (Power::Stopped, _) => match seed.filter(|_| facts.records_lost) {
             None => Decision::Do(Step::Destroy),
             Some(volume) => match is_seed_deleted(facts, &volume) {
                 Ok(true) => Decision::Do(Step::Destroy),
@@ -102,6 +104,33 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
                 Err(first) => first,
             },
         },
+    }
+}
+
+/// The seed in the VM's drive. With a tag, and neither drive nor record, capmox died between the
+/// upload and the drive: it stored the file on the first ISO storage of the node.
+///
+/// # Errors
+/// What to do first.
+fn seed_of(facts: &Facts, vmid: VmId, vm: &VmFact) -> Result<Option<String>, Decision> {
+    if let Some(volume) = facts.attached_seed() {
+        return Ok(Some(volume));
+    }
+    if let Some(recorded) = facts.recorded_seed() {
+        return Ok(Some(recorded.to_owned()));
+    }
+    if !vm.config.tags().contains(seed::TAG) {
+        return Ok(None);
+    }
+    match &facts.iso_storages {
+        None => Err(Decision::Look(Look::IsoStorages)),
+        Some(Seen::Unknown(why)) => {
+            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
+        }
+        Some(Seen::Absent) => Ok(None),
+        Some(Seen::Present(storages)) => {
+            Ok(storages.first().map(|storage| seed::volume(storage, vmid)))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every stage of a machine's life, and what is to happen there.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod taken_over;
 mod untold;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -62,6 +62,14 @@ fn a_network_device_keeps_its_mac_and_flags() {
 }
 
 #[test]
+fn mtu_and_vlan_of_the_template_stay_where_the_machine_names_none() {
+    let old = "virtio=BC:24:11:00:00:01,bridge=vmbr9,firewall=1,mtu=1450,tag=30";
+    let written = options(&cloned(), &config_with(&[("net0", old)])).unwrap();
+    let parts: std::collections::BTreeSet<&str> = written["net0"].split(',').collect();
+    assert_eq!(parts, old.replace("vmbr9", "vmbr0").split(',').collect());
+}
+
+#[test]
 fn a_new_model_keeps_the_mac() {
     let facts = asking(&json!({"network": {"default": {"bridge": "vmbr0", "model": "e1000"}}}));
     let written = options(&facts, &config()).unwrap();

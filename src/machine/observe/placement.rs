@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::super::facts::{Facts, NodeFact, PlacementFacts};
 use super::super::pass::Pass;
 use super::super::placing;
-use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
+use crate::api::{ProxmoxMachine, capi};
+use crate::connections::Source;
 use crate::hypervisor::{Endpoint, Promise, View};
 use crate::ids::VmId;
 use crate::placement::TemplateRef;
@@ -134,11 +135,11 @@ impl Pass<'_> {
 
     /// VMIDs that machines with the same credentials record, whether their VM is there or not.
     fn recorded_vmids(&self) -> Vec<VmId> {
-        let source = self.facts.infra.as_ref().map(credentials);
+        let source = self.facts.infra.as_ref().map(Source::of);
         let recorded = |machine: ProxmoxMachine| {
             let vmid = VmId::try_from(machine.spec.virtual_machine_id?).ok()?;
             let facts = super::gather(&self.shared.stores, machine);
-            (facts.infra.as_ref().map(credentials) == source).then_some(vmid)
+            (facts.infra.as_ref().map(Source::of) == source).then_some(vmid)
         };
         self.machines().into_iter().filter_map(recorded).collect()
     }
@@ -157,13 +158,13 @@ impl Pass<'_> {
 
     /// After a restart the objects remember what was promised.
     fn restore_promises(&self, endpoint: &Endpoint, view: Option<&View>) {
-        let source = self.facts.infra.as_ref().map(credentials);
+        let source = self.facts.infra.as_ref().map(Source::of);
         for machine in self.machines() {
             let recorded = machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok());
             let ready = machine.status.as_ref().is_some_and(|status| status.ready);
             let Some(vmid) = recorded.filter(|_| !ready) else { continue };
             let facts = super::gather(&self.shared.stores, machine.clone());
-            if facts.infra.as_ref().map(credentials) != source {
+            if facts.infra.as_ref().map(Source::of) != source {
                 continue;
             }
             if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
@@ -194,13 +195,6 @@ impl Pass<'_> {
         let all = self.shared.stores.machines.state();
         all.iter().filter_map(|machine| machine.0.as_ref().ok().cloned()).collect()
     }
-}
-
-/// Which credentials a cluster uses: the same ones reach the same Proxmox cluster.
-fn credentials(infra: &ProxmoxCluster) -> Option<(Option<String>, Option<String>)> {
-    let reference = infra.spec.credentials_ref.as_ref()?;
-    let namespace = reference.namespace.clone().or_else(|| infra.metadata.namespace.clone());
-    Some((namespace, reference.name.clone()))
 }
 
 /// Nodes with what their listed guests take.

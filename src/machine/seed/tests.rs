@@ -94,3 +94,26 @@ fn tags_about_to_be_written_are_kept() {
     let attached = attach("local:iso/user-data-105.iso", &config(), Some("a;b"));
     assert_eq!(attached["tags"], format!("a;b;{TAG}"));
 }
+
+#[test]
+fn a_boot_order_in_the_old_form_is_left_alone() {
+    for old in ["cdn", "c", "dcn", ""] {
+        let attached = attach("local:iso/user-data-105.iso", &config_with(&[("boot", old)]), None);
+        assert!(!attached.contains_key("boot"), "{old:?}: {attached:?}");
+    }
+}
+
+#[test]
+fn a_cloud_init_drive_of_proxmox_goes_when_the_seed_comes() {
+    let config = config_with(&[
+        ("ide2", "local-lvm:vm-105-cloudinit,media=cdrom"),
+        ("sata0", "local:iso/tools.iso,media=cdrom"),
+        ("scsi1", "local-lvm:vm-105-cloudinit-cache,size=1G"),
+    ]);
+    let attached = attach("local:iso/user-data-105.iso", &config, None);
+    assert_eq!(attached["ide2"], "", "taken off");
+    assert!(!attached.contains_key("sata0") && !attached.contains_key("scsi1"), "{attached:?}");
+    let same = config_with(&[("ide0", "local-lvm:vm-105-cloudinit,media=cdrom")]);
+    let attached = attach("local:iso/user-data-105.iso", &same, None);
+    assert_eq!(attached["ide0"], "local:iso/user-data-105.iso,media=cdrom");
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::super::facts::Facts;
+use super::super::super::placing::asked::{Asked, asked};
 use crate::hypervisor::{Endpoint, GuestKind, NodeEntry, NodeState, View};
 use crate::ids::{NodeName, VmId};
 
@@ -66,13 +67,14 @@ struct Question {
 fn question(facts: &Facts, view: &View) -> Question {
     let spec = &facts.machine.spec;
     let names = |names: &[String]| names.iter().filter_map(|name| name.parse().ok()).collect();
-    if let Some(target) = spec.target.as_ref().filter(|target| !target.is_empty()) {
-        return Question { nodes: names(std::slice::from_ref(target)), counts_memory: false };
-    }
-    let of_cluster = facts.infra.as_ref().and_then(|infra| infra.spec.allowed_nodes.as_ref());
-    let allowed = [spec.allowed_nodes.as_ref(), of_cluster];
-    if let Some(allowed) = allowed.into_iter().flatten().find(|allowed| !allowed.is_empty()) {
-        return Question { nodes: names(allowed), counts_memory: true };
+    match asked(facts) {
+        Ok(Asked::Target(target)) => {
+            return Question { nodes: names(&[target]), counts_memory: false };
+        }
+        Ok(Asked::OneOf { nodes, .. }) => {
+            return Question { nodes: names(&nodes), counts_memory: true };
+        }
+        Ok(Asked::BesideTemplate) | Err(_) => {}
     }
     let templates = view.guests.values().filter(|guest| guest.template);
     let mut nodes: BTreeSet<NodeName> = templates.map(|guest| guest.node.clone()).collect();
