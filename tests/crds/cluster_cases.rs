@@ -21,7 +21,6 @@ fn cases() -> Vec<Case> {
     let port = |port: i64| json!({"controlPlaneEndpoint": {"port": port}});
     let host = |length: usize| json!({"controlPlaneEndpoint": {"host": "h".repeat(length)}});
     let v6 = |change: Value| json!({"ipv6Config": merged(&json!({"addresses": ["fd00::/64"], "prefix": 64}), &change)});
-    let domains = |all: Value| json!({"failureDomains": all});
     vec![
         yes("as little as usual", json!({})),
         yes("no endpoint", json!({"controlPlaneEndpoint": null})),
@@ -55,6 +54,29 @@ fn cases() -> Vec<Case> {
         ),
         no("nothing to clone", json!({"cloneSpec": {}}), &["cloneSpec.machineSpec", "Required"]),
         yes(
+            "all the rest",
+            json!({
+                "externalManagedControlPlane": true,
+                "allowedNodes": ["pve1"],
+                "schedulerHints": {"memoryAdjustment": 0},
+                "cloneSpec": {
+                    "machineSpec": {"controlPlane": {}, "workerNode": {}},
+                    "sshAuthorizedKeys": ["ssh-ed25519 AAAA"],
+                    "virtualIPNetworkInterface": "eth0"
+                },
+                "credentialsRef": {"name": "pve", "namespace": "secrets"}
+            }),
+        ),
+    ]
+}
+
+fn failure_domains() -> Vec<Case> {
+    let base = base();
+    let no = |what, change: Value, texts| refused(what, &base, &change, texts);
+    let yes = |what, change: Value| accepted(what, &base, &change);
+    let domains = |all: Value| json!({"failureDomains": all});
+    vec![
+        yes(
             "failure domains",
             domains(json!([
                 {"name": "a", "nodes": ["pve1", "pve2"]},
@@ -81,32 +103,22 @@ fn cases() -> Vec<Case> {
             domains(json!([{"name": "a", "nodes": [""]}])),
             &["failureDomains[0].nodes[0]"],
         ),
-        yes(
-            "all the rest",
-            json!({
-                "externalManagedControlPlane": true,
-                "allowedNodes": ["pve1"],
-                "schedulerHints": {"memoryAdjustment": 0},
-                "cloneSpec": {
-                    "machineSpec": {"controlPlane": {}, "workerNode": {}},
-                    "sshAuthorizedKeys": ["ssh-ed25519 AAAA"],
-                    "virtualIPNetworkInterface": "eth0"
-                },
-                "credentialsRef": {"name": "pve", "namespace": "secrets"}
-            }),
-        ),
     ]
 }
 
 #[tokio::test]
 async fn rules_hold_for_clusters() {
-    Stage::set().await.hold("ProxmoxCluster", &cases(), Value::clone).await;
+    let stage = Stage::set().await;
+    stage.hold("ProxmoxCluster", &cases(), Value::clone).await;
+    stage.hold("ProxmoxCluster", &failure_domains(), Value::clone).await;
 }
 
 #[tokio::test]
 async fn rules_hold_in_cluster_templates() {
     let wrap = |spec: &Value| json!({"template": {"spec": spec}});
-    Stage::set().await.hold("ProxmoxClusterTemplate", &cases(), wrap).await;
+    let stage = Stage::set().await;
+    stage.hold("ProxmoxClusterTemplate", &cases(), wrap).await;
+    stage.hold("ProxmoxClusterTemplate", &failure_domains(), wrap).await;
 }
 
 /// Only a cluster has to have addresses; a template may leave them to patches.

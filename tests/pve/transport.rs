@@ -7,6 +7,7 @@ use capmox::fault::Class;
 use capmox::pve::{
     Client, CloneOptions, ConfigUpdate, DestroyOptions, ErrorKind, Limits, Tls, token,
 };
+use tokio::time::{interval, timeout};
 
 use crate::peer::{client, node};
 use crate::script::{Reaction, Script, json};
@@ -98,8 +99,14 @@ async fn a_server_that_asks_to_be_left_alone_is_not_asked_again_before_its_time(
         let start = client.start_vm(&node("pve1"), "100".parse().unwrap()).await.unwrap_err();
         assert!(!start.outcome_unknown(), "nothing was sent: {start}");
         assert_eq!(script.seen().len(), 1);
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        client.version().await.unwrap();
+        let mut pace = interval(Duration::from_millis(50));
+        let asking = async {
+            while client.version().await.is_err() {
+                assert_eq!(script.seen().len(), 1, "left alone");
+                pace.tick().await;
+            }
+        };
+        timeout(Duration::from_secs(30), asking).await.expect("its time ends");
         assert_eq!(script.seen().len(), 2);
     }
 }

@@ -87,12 +87,12 @@ fn domain(facts: &Facts) -> Result<Option<&FailureDomain>, String> {
         return Ok(None);
     };
     domains.iter().find(|domain| domain.name == named).map(Some).ok_or_else(|| {
-        let names: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
+        let known: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
         format!(
             "the Machine asks for failure domain {named} (spec.failureDomain), which ProxmoxCluster \
              spec.failureDomains does not have; it has {}: add it there, or delete the Machine \
              after its owner names another",
-            names.join(", ")
+            known.join(", ")
         )
     })
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::super::super::fixture::fresh;
     use super::*;
 
-    fn facts(machine: Value, cluster: Value, domain: &str) -> Facts {
+    fn facts(machine: &Value, cluster: &Value, domain: &str) -> Facts {
         let mut facts = fresh();
         facts.machine.spec.target = serde_json::from_value(machine["target"].clone()).unwrap();
         facts.machine.spec.allowed_nodes =
@@ -144,7 +144,7 @@ mod tests {
             (no.clone(), json!({"failureDomains": []}), "a", "template"),
             (own(&["pve1"]), no, "a", "pve1"),
         ] {
-            let said = match asked(&facts(machine.clone(), cluster.clone(), domain)).unwrap() {
+            let said = match asked(&facts(&machine, &cluster, domain)).unwrap() {
                 Asked::Target(node) => format!("target {node}"),
                 Asked::OneOf { nodes, .. } => nodes.join(" "),
                 Asked::BesideTemplate => "template".to_owned(),
@@ -178,7 +178,7 @@ mod tests {
         ] {
             let mut cluster = cluster;
             cluster["failureDomains"] = domains();
-            let why = asked(&facts(machine, cluster, domain)).unwrap_err();
+            let why = asked(&facts(&machine, &cluster, domain)).unwrap_err();
             for text in wanted {
                 assert!(why.contains(text), "{why} lacks {text:?}");
             }

@@ -5,8 +5,8 @@ use crate::api::capi::MachineStatus;
 
 const ISO: &str = "local:iso/user-data-105.iso";
 
-fn storages(names: &[&str]) -> Option<Seen<Vec<crate::ids::StorageName>>> {
-    Some(Seen::Present(names.iter().map(|name| name.parse().unwrap()).collect()))
+fn storages(names: &[&str]) -> Seen<Vec<crate::ids::StorageName>> {
+    Seen::Present(names.iter().map(|name| name.parse().unwrap()).collect())
 }
 
 /// Tagged, with an empty drive, and nothing recorded.
@@ -46,7 +46,7 @@ fn a_seed_that_capmox_stored_and_never_attached_goes_with_its_machine() {
     assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
     facts.iso_storages = Some(Seen::Unknown("no route".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
-    facts.iso_storages = storages(&["local", "nfs"]);
+    facts.iso_storages = Some(storages(&["local", "nfs"]));
     does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
     facts.status().bootstrap_iso = Some(ISO.to_owned());
     facts.power = Some(Seen::Present(Power::Stopped));
@@ -64,7 +64,7 @@ fn without_its_tag_or_a_storage_no_file_is_deleted_by_name() {
     let mut plain = deleted(cloned());
     set_config(&mut plain, config_with(&[("tags", "prod")]));
     let mut nowhere = cut_short(deleted(cloned()));
-    nowhere.iso_storages = storages(&[]);
+    nowhere.iso_storages = Some(storages(&[]));
     for mut facts in [plain, nowhere] {
         facts.power = Some(Seen::Present(Power::Stopped));
         does(&facts, |s| *s == Step::Destroy);
@@ -92,7 +92,7 @@ fn a_seed_that_capmox_left_on_its_storage_is_deleted_before_its_tag_goes() {
         memory: None,
     });
     assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
-    facts.iso_storages = storages(&["local", "nfs"]);
+    facts.iso_storages = Some(storages(&["local", "nfs"]));
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
     facts.seed_deleted = true;
     does(&facts, |s| matches!(s, Step::Untag(options) if options["tags"] == "prod"));
