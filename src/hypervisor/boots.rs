@@ -2,8 +2,9 @@
 //!
 //! Each question to an agent that is not up holds one of a node's few workers for three seconds, so
 //! a hundred guests that boot are not asked a hundred times over. A few of each template are asked
-//! again and again; from how long these took the others are asked when they should be up. Pure
-//! bookkeeping, which decides no more than when somebody looks.
+//! again and again; from how long the quickest took the others are asked when they may be up: one
+//! that is asked too early costs a few more questions, one that is asked too late is kept waiting.
+//! Pure bookkeeping, which decides no more than when somebody looks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +36,7 @@ struct Guest {
     asked: Option<Instant>,
 }
 
-/// Guests that boot, and how long guests of a template took last.
+/// Guests that boot, and how long the quickest guest of each template took.
 #[derive(Debug, Default)]
 pub struct Boots {
     guests: BTreeMap<ObjectKey, Guest>,
@@ -101,7 +102,11 @@ impl Boots {
         let took = asked.duration_since(guest.started);
         // Up at the first question, it may have been up before: the next is asked earlier.
         let usual = if guest.questions <= 1 { took.mul_f32(0.97) } else { took };
-        let is_news = self.learnt.insert(guest.kind.clone(), usual).is_none();
+        // One that was slow says nothing of the others, and nobody waits longer than for the scouts.
+        let usual = usual.min(PATIENCE);
+        let is_news = !self.learnt.contains_key(&guest.kind);
+        let known = self.learnt.entry(guest.kind.clone()).or_insert(usual);
+        *known = usual.min(*known);
         let waits = |other: &Guest| is_news && other.kind == guest.kind && other.asked.is_none();
         let waiting = self.guests.iter().filter(|(_, other)| waits(other));
         waiting.map(|(key, _)| key.clone()).collect()
@@ -142,6 +147,42 @@ mod tests {
         assert_eq!(boots.up(&key("a")), [key("b"), key("c")]);
         assert_eq!(boots.wait(&key("c"), up), None);
         assert_eq!(boots.wait(&key("c"), later), Some(Duration::from_secs(8)));
+    }
+
+    /// Lets a guest come up that is asked once, or once more at the end. Gives for how long the next
+    /// one is left alone.
+    fn learn(boots: &mut Boots, took: Duration, questions: usize) -> Option<Duration> {
+        let start = Instant::now();
+        boots.started(&key("a"), kind(), start);
+        for _ in 0..questions {
+            boots.asked(&key("a"), start + took);
+        }
+        boots.up(&key("a"));
+        boots.started(&key("next"), kind(), start);
+        let wait = boots.wait(&key("next"), start);
+        boots.forget(&key("next"));
+        wait
+    }
+
+    #[test]
+    fn one_slow_boot_delays_no_later_guest() {
+        let seconds = Duration::from_secs;
+        for (boots, expected) in [
+            // Only slow ones: nobody waits longer than for the scouts.
+            (&[(600, 2)][..], PATIENCE),
+            (&[(600, 2), (30, 2)], seconds(30)),
+            (&[(30, 2), (600, 2)], seconds(30)),
+            (&[(30, 2), (600, 1), (40, 2)], seconds(30)),
+            // Up at the first question, they may have been up before.
+            (&[(100, 2), (50, 1)], seconds(50).mul_f32(0.97)),
+        ] {
+            let mut known = Boots::default();
+            let mut wait = None;
+            for (took, questions) in boots {
+                wait = learn(&mut known, seconds(*took), *questions);
+            }
+            assert_eq!(wait, Some(expected), "{boots:?}");
+        }
     }
 
     #[test]
