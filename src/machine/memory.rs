@@ -28,6 +28,8 @@ const BEHIND: Duration = Duration::from_secs(30);
 pub(super) struct Remembered {
     /// Faults in a row.
     pub(super) faults: u32,
+    /// How it fares at an endpoint that is crowded.
+    pub(super) crowd: super::observe::Crowd,
     /// Since when the VM is absent.
     pub(super) absent_since: Option<tokio::time::Instant>,
     /// How often the guest was asked since it was started.

@@ -141,10 +141,7 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
         match &object.0 {
             Ok(machine) => {
                 let wake = shared.serve(machine.clone()).await?;
-                Ok(match wake {
-                    Wake::OnChange => Action::await_change(),
-                    Wake::After(time) => Action::requeue(time),
-                })
+                Ok(action(wake))
             }
             Err(invalid) => {
                 warn!(error = %invalid, "the object cannot be read; correct it");
@@ -157,11 +154,18 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature that the controller calls")]
 /// The API server's trouble is its own: the next pass starts from what is there then.
-fn on_error(object: Arc<Stored>, error: &Interrupted, _: Arc<Shared>) -> Action {
+fn on_error(object: Arc<Stored>, error: &Interrupted, shared: Arc<Shared>) -> Action {
     if matches!(error, Interrupted::Api(_)) {
         warn!(machine = %object.name_any(), %error, "pass interrupted");
     }
-    Action::requeue(pause_after(error))
+    action(quiet::spread(Wake::After(pause_after(error)), (shared.chance)()))
+}
+
+const fn action(wake: Wake) -> Action {
+    match wake {
+        Wake::OnChange => Action::await_change(),
+        Wake::After(time) => Action::requeue(time),
+    }
 }
 
 /// When a pass that was interrupted is made again.

@@ -243,7 +243,7 @@ impl<'a> Pass<'a> {
                 Decision::Look(look) => {
                     self.look(look).await;
                     if self.crowded {
-                        return Err(Interrupted::Crowded);
+                        return self.turned_away();
                     }
                 }
                 Decision::Do(step) => match self.perform_unless_vain(step).await {

@@ -3,8 +3,10 @@
 mod guest;
 mod placement;
 mod proxmox;
+mod turn;
 
 pub(super) use placement::group;
+pub(super) use turn::Crowd;
 
 use std::sync::Arc;
 
@@ -282,9 +284,10 @@ impl Pass<'_> {
             Admission::Lost(error) => Some(error),
             Admission::Full => {
                 self.crowded = true;
-                None
+                return Ok(());
             }
         };
+        self.not_turned_away();
         match (lost, &self.facts.infra) {
             (Some(error), Some(infra)) => Err(connections::unreachable(infra, endpoint, &error)),
             _ => Ok(()),
