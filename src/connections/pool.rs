@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::credentials::Digest;
 use super::source::{Allowed, Object};
-use crate::hypervisor::{Endpoint, Ledger};
+use crate::hypervisor::{Endpoint, Ledger, Watch};
 
 /// Objects that were read, each with its version; none when it was not there.
 pub(super) type Versions = Vec<(Object, Option<String>)>;
@@ -31,11 +31,18 @@ pub(super) struct Pool<S> {
     /// By address alone: two credentials of one Proxmox cluster must not promise one VMID twice.
     /// Never dropped, because a promise outlives the credentials that it was made with.
     ledgers: HashMap<String, Arc<Mutex<Ledger>>>,
+    /// What endpoints watched that were let go before another one of the same Proxmox was there.
+    left: Vec<(Arc<Mutex<Ledger>>, Watch)>,
 }
 
 impl<S> Default for Pool<S> {
     fn default() -> Self {
-        Self { sources: HashMap::new(), endpoints: HashMap::new(), ledgers: HashMap::new() }
+        Self {
+            sources: HashMap::new(),
+            endpoints: HashMap::new(),
+            ledgers: HashMap::new(),
+            left: Vec::new(),
+        }
     }
 }
 
@@ -59,12 +66,26 @@ impl<S: std::hash::Hash + Eq + Clone> Pool<S> {
 
     /// Keeps an endpoint for those whose credentials open it.
     pub(super) fn add(&mut self, digest: Digest, endpoint: &Arc<Endpoint>) {
+        let is_same =
+            |(ledger, _): &mut (Arc<Mutex<Ledger>>, Watch)| endpoint.is_same_proxmox(ledger);
+        for (_, watch) in self.left.extract_if(.., is_same) {
+            endpoint.take_over(watch);
+        }
         self.endpoints.insert(digest, Arc::clone(endpoint));
     }
 
     /// From now on this is what the source gives. The endpoint that it had before is let go when no
-    /// other source uses it: whoever still holds it ends what is under way.
+    /// other source uses it: whoever still holds it ends what is under way. What it watched is
+    /// watched at the new one, if this leads to the same Proxmox.
     pub(super) fn settle(&mut self, source: S, reading: Reading) {
+        let before = self.known(&source).map(|(_, endpoint)| endpoint);
+        let after = reading.digest.as_ref().and_then(|digest| self.endpoint(digest));
+        if let (Some(before), Some(after)) = (before, after)
+            && !Arc::ptr_eq(&before, &after)
+            && after.is_same_proxmox(&before.shared_ledger())
+        {
+            after.take_over(before.watch_list());
+        }
         self.sources.insert(source, reading);
         self.sweep();
     }
@@ -106,7 +127,20 @@ impl<S: std::hash::Hash + Eq + Clone> Pool<S> {
 
     fn sweep(&mut self) {
         let sources = &self.sources;
-        self.endpoints
-            .retain(|digest, _| sources.values().any(|used| used.digest.as_ref() == Some(digest)));
+        let is_unused = |digest: &Digest, _: &mut Arc<Endpoint>| {
+            !sources.values().any(|used| used.digest.as_ref() == Some(digest))
+        };
+        let unused: Vec<Arc<Endpoint>> =
+            self.endpoints.extract_if(is_unused).map(|(_, endpoint)| endpoint).collect();
+        for endpoint in unused {
+            let ledger = endpoint.shared_ledger();
+            let heir = self.endpoints.values().find(|other| other.is_same_proxmox(&ledger));
+            if let Some(heir) = heir {
+                heir.take_over(endpoint.watch_list());
+            } else {
+                self.left.retain(|(other, _)| !Arc::ptr_eq(other, &ledger));
+                self.left.push((ledger, endpoint.watch_list()));
+            }
+        }
     }
 }

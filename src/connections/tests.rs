@@ -188,6 +188,26 @@ async fn one_address_has_one_ledger_whatever_the_credentials() {
 }
 
 #[tokio::test]
+async fn what_was_watched_is_watched_after_a_rotation_at_the_same_proxmox_only() {
+    let connections = connections(Own::none());
+    let source = Source::Secret(ObjectKey { namespace: "ns".into(), name: "a".into() });
+    let open = |url: &str, token: &str, version: &str| {
+        settle(&connections, &source, own(url, token), Some(version))
+    };
+    let vmid = crate::ids::VmId::MIN;
+    let first = open("https://pve", "a@pve!old", "1");
+    first.watch(vmid, ObjectKey { namespace: "ns".into(), name: "m".into() });
+    let watched = first.watch_list();
+    let elsewhere = open("https://other", "a@pve!old", "2");
+    assert_ne!(elsewhere.watch_list(), watched, "VMIDs of another Proxmox are other VMs");
+    // As if a wrong token had been written in between.
+    let back = open("https://pve", "a@pve!new", "3");
+    assert_eq!(back.watch_list(), watched);
+    let rotated = open("https://pve", "a@pve!newer", "4");
+    assert_eq!(rotated.watch_list(), watched);
+}
+
+#[tokio::test]
 async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
     let connections = connections(Own::none());
     let open = |name: &str, token: &str, version: &str| {

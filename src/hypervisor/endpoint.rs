@@ -69,6 +69,13 @@ pub struct Endpoint {
     pub(super) work: Notify,
 }
 
+/// Whose VMs an endpoint watches, and what it saw last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watch {
+    watched: BTreeMap<VmId, ObjectKey>,
+    view: Option<Arc<View>>,
+}
+
 /// How long a failed reading stands for all who ask: an endpoint that hangs is not asked once for
 /// each of them.
 const SHARED_FAILURE: Duration = Duration::from_secs(3);
@@ -77,6 +84,8 @@ const SHARED_FAILURE: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 struct Reading {
     view: Option<Arc<View>>,
+    /// The last one of the endpoint whose watch was taken over, which serves to compare alone.
+    before: Option<Arc<View>>,
     failure: Option<(Instant, pve::Error)>,
 }
 
@@ -171,9 +180,9 @@ impl Endpoint {
         match self.read_cluster(asked).await {
             Ok(view) => {
                 let view = Arc::new(view);
-                let changed =
-                    held.view.as_ref().map(|before| view.changed_since(before)).unwrap_or_default();
-                *held = Reading { view: Some(Arc::clone(&view)), failure: None };
+                let before = held.view.as_ref().or(held.before.as_ref());
+                let changed = before.map(|before| view.changed_since(before)).unwrap_or_default();
+                *held = Reading { view: Some(Arc::clone(&view)), ..Reading::default() };
                 self.answered();
                 self.wake_watchers(&changed);
                 self.wake_missing(&view);
@@ -323,6 +332,38 @@ impl Endpoint {
     /// Wakes `key` whenever the entry of `vmid` changes.
     pub fn watch(&self, vmid: VmId, key: ObjectKey) {
         lock(&self.watched).insert(vmid, key);
+    }
+
+    /// Goes on watching what another endpoint of the same Proxmox watched, whose credentials were
+    /// replaced: machines that are up come by seldom.
+    pub fn take_over(&self, watch: Watch) {
+        let Watch { watched, view } = watch;
+        let mut known = lock(&self.watched);
+        for (vmid, key) in watched {
+            known.entry(vmid).or_insert(key);
+        }
+        drop(known);
+        // What changed since the last reading of the other is a change.
+        if let Ok(mut held) = self.view.try_lock() {
+            held.before = held.before.take().or(view);
+        }
+    }
+
+    /// What is watched here, to be gone on with elsewhere.
+    pub fn watch_list(&self) -> Watch {
+        let view = self.view.try_lock().ok();
+        let view = view.and_then(|held| held.view.clone().or_else(|| held.before.clone()));
+        Watch { watched: lock(&self.watched).clone(), view }
+    }
+
+    /// Whether promises made here are kept there, which is so at one Proxmox.
+    pub fn is_same_proxmox(&self, ledger: &Arc<Mutex<Ledger>>) -> bool {
+        Arc::ptr_eq(&self.ledger, ledger)
+    }
+
+    /// The ledger itself.
+    pub fn shared_ledger(&self) -> Arc<Mutex<Ledger>> {
+        Arc::clone(&self.ledger)
     }
 
     /// Ends [`Self::watch`] and all that is kept for `key`.

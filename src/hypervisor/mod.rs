@@ -16,7 +16,7 @@ mod tasks;
 mod view;
 
 pub use boots::{Boots, Kind};
-pub use endpoint::{Endpoint, Health, Wakes};
+pub use endpoint::{Endpoint, Health, Wakes, Watch};
 pub use gate::{Admission, Leave};
 pub use ledger::{Ledger, Promise, Refused};
 pub use queue::{CloneLimits, Place, Position};

@@ -15,3 +15,4 @@ mod secrets;
 mod session;
 mod tls;
 mod transport;
+mod watch;
