@@ -279,6 +279,10 @@ impl Pass<'_> {
                 self.facts.vm = None;
                 Ok(())
             }
+            Err(error) if error.is_not_connected() => {
+                self.shared.memory.with(&self.key, |remembered| remembered.untouched = untouched);
+                Err(self.unsent(endpoint, &error))
+            }
             Err(error) => {
                 if error.outcome_unknown() {
                     self.remember(|past| past.cloned = true);

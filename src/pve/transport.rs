@@ -207,6 +207,8 @@ impl Transport {
         let mut renewals = 1;
         let mut attempt = 1;
         loop {
+            // Neither for a ticket.
+            self.check_rest(request)?;
             let stamp = self.session.stamp(self).await?;
             let error = match self.attempt(request, file, &stamp, attempt).await {
                 Ok(data) => return Ok(data),
@@ -233,13 +235,13 @@ impl Transport {
         stamp: &Stamp,
         attempt: u32,
     ) -> Result<Value, Error> {
+        let _slot = self.slots.take(request.lane).await;
+        // Whoever had the slot before may have been told to leave the server alone.
         self.check_rest(request)?;
         #[cfg(test)]
         if let Some(line) = &self.line {
-            let _slot = self.slots.take(request.lane).await;
             return self.ask(line.as_ref(), request, file).await;
         }
-        let _slot = self.slots.take(request.lane).await;
         self.reach(request, file, Some(stamp), attempt).await
     }
 
@@ -251,12 +253,14 @@ impl Transport {
     }
 
     /// Fails at once while the server wants to be left alone: whoever asked is better off waiting
-    /// elsewhere than in a queue here.
+    /// elsewhere than in a queue here. For how long is not told: the text lands in conditions, which
+    /// would be written anew each time that somebody asks.
     fn check_rest(&self, request: &Request<'_>) -> Result<(), Error> {
-        let Some(left) = self.rest_left() else { return Ok(()) };
+        if self.rest_left().is_none() {
+            return Ok(());
+        }
         let path = format!("/{}", request.segments.join("/"));
-        let (base, seconds) = (self.active(), left.as_secs() + 1);
-        let message = format!("{base} asks to be left alone for {seconds} s (Retry-After)");
+        let message = format!("{} asks to be left alone for a while (Retry-After)", self.active());
         Err(Error::local(ErrorKind::Timeout, request.method.as_str(), path, &message, false))
     }
 

@@ -20,6 +20,7 @@ mod bootstrap;
 mod case;
 mod credentials;
 mod hands;
+mod limits;
 mod nodes;
 mod nonsense;
 mod objects;
@@ -155,6 +156,7 @@ const CASES: &[Named] = &cases! {
         status_that_nobody_wrote
         a_machine_that_cannot_be_read_any_more_is_left_alone_until_it_is_mended
     }
+    limits { a_proxy_that_asks_to_be_left_alone_is }
     quiet { ten_machines_that_are_up_cost_next_to_nothing }
 };
 

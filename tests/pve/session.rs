@@ -85,6 +85,18 @@ async fn an_old_ticket_is_replaced_before_it_is_refused() {
 }
 
 #[tokio::test]
+async fn no_ticket_is_fetched_from_a_server_that_asks_to_be_left_alone() {
+    let rest = json("429 Too Many Requests\r\nRetry-After: 60", r#"{"data":null}"#);
+    let script = Script::play([ticket("one"), rest, ticket("two"), version()]).await;
+    let limits = Limits { ticket_age: Duration::ZERO, ..Limits::default() };
+    let client = with_password(&script, limits);
+    client.version().await.unwrap_err();
+    let error = client.version().await.unwrap_err();
+    assert!(error.to_string().contains("left alone"), "{error}");
+    assert_eq!(told(&script), ["POST /access/ticket -", "GET /version one"]);
+}
+
+#[tokio::test]
 async fn callers_that_come_together_share_one_ticket() {
     let script = Script::play([ticket("one"), version(), version(), version()]).await;
     let client = with_password(&script, Limits::default());

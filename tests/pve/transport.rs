@@ -7,6 +7,7 @@ use capmox::fault::Class;
 use capmox::pve::{
     Client, CloneOptions, ConfigUpdate, DestroyOptions, ErrorKind, Limits, Tls, token,
 };
+use futures::future::join_all;
 use tokio::time::{interval, timeout};
 
 use crate::peer::{client, node};
@@ -94,7 +95,7 @@ async fn a_server_that_asks_to_be_left_alone_is_not_asked_again_before_its_time(
         assert_eq!(error.status(), Some(status[..3].parse().unwrap()), "{error}");
         // Neither by whoever asked nor by anybody else, whatever is asked.
         let error = client.version().await.unwrap_err();
-        assert!(error.to_string().contains("left alone for 1 s (Retry-After)"), "{error}");
+        assert!(error.to_string().contains("left alone for a while (Retry-After)"), "{error}");
         assert_eq!(error.class(), Class::Transient);
         let start = client.start_vm(&node("pve1"), "100".parse().unwrap()).await.unwrap_err();
         assert!(!start.outcome_unknown(), "nothing was sent: {start}");
@@ -109,6 +110,21 @@ async fn a_server_that_asks_to_be_left_alone_is_not_asked_again_before_its_time(
         timeout(Duration::from_secs(30), asking).await.expect("its time ends");
         assert_eq!(script.seen().len(), 2);
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_slot_does_not_ask_a_server_that_asked_to_be_left_alone_meanwhile() {
+    let rest = json("429 Too Many Requests\r\nRetry-After: 60", r#"{"data":null}"#);
+    let script = Script::play([rest]).await;
+    let auth = token("a@pve!t", "0123-secret").unwrap();
+    let limits = Limits { per_endpoint: 1, ..Limits::default() };
+    let client = client(&script.url, auth, Tls::System, limits);
+    let all = join_all((0..5).map(|_| client.version())).await;
+    assert!(all.iter().all(Result::is_err), "{all:?}");
+    assert_eq!(script.seen().len(), 1);
+    let text = |number: usize| all[number].as_ref().unwrap_err().to_string();
+    assert!(text(1).contains("left alone"), "{}", text(1));
+    assert_eq!(text(1), text(4), "what is told does not change with every question");
 }
 
 #[tokio::test]

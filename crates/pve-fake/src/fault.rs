@@ -15,6 +15,11 @@ pub enum Action {
         /// The text of the status line.
         text: String,
     },
+    /// Nothing happens, and the answer is a 429 that asks to be left alone, as of a proxy.
+    Limit {
+        /// For so many seconds.
+        seconds: u32,
+    },
     /// The call takes effect, and this is the answer (a 596 whose operation goes on).
     ReplyAfter {
         /// HTTP status code.

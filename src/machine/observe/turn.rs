@@ -4,10 +4,12 @@ use tokio::time::Instant;
 
 use super::super::CROWDED;
 use super::super::decision::{Decision, Waiting, Wake};
-use super::super::pass::{Interrupted, Pass};
+use super::super::pass::{Interrupted, Pass, Setback};
 use super::super::report::Conclusion;
-use crate::connections::Source;
+use crate::connections::{self, Source};
 use crate::fault::{Class, Fault};
+use crate::hypervisor::Endpoint;
+use crate::pve;
 
 /// How long a machine may be turned away before its condition says so.
 const UNTOLD: std::time::Duration = std::time::Duration::from_secs(30);
@@ -55,6 +57,15 @@ impl Pass<'_> {
     /// The endpoint was entered, or it is known why not.
     pub(super) fn not_turned_away(&self) {
         self.shared.memory.with(&self.key, |remembered| remembered.crowd.ends());
+    }
+
+    /// A call that was not sent: nothing was tried, so nothing failed but the connection.
+    pub(in super::super) fn unsent(&self, endpoint: &Endpoint, error: &pve::Error) -> Setback {
+        let fault = match &self.facts.infra {
+            Some(infra) => connections::unreachable(infra, endpoint, error),
+            None => Fault::new(error.class(), error.to_string()),
+        };
+        Setback::Wait(Waiting::Connection(fault))
     }
 }
 

@@ -75,6 +75,7 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
     hook(&shared, &flight, &request, None).await;
     let early = match &fault {
         Some(Action::Reply { status, text }) => Some(refused(*status, text.clone())),
+        Some(Action::Limit { .. }) => Some(refused(429, "Too Many Requests".to_owned())),
         Some(Action::DropBefore | Action::Hang) => Some(refused(0, String::new())),
         Some(Action::Change(change)) => {
             shared.present().change(change.clone());
@@ -112,6 +113,11 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
     match fault {
         Some(Action::DropBefore | Action::DropAfter) => Answer::Drop,
         Some(Action::Hang | Action::HangAfter) => hang(&shared).await,
+        Some(Action::Limit { seconds }) => {
+            let mut rendered = render(&response);
+            rendered.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+            Answer::Reply(rendered)
+        }
         _ => Answer::Reply(render(&response)),
     }
 }

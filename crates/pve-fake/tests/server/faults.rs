@@ -36,6 +36,8 @@ async fn faults_before_the_effect_have_none() {
     client.fake.fail_next("POST", CLONE, Action::Reply { status: 500, text });
     let answer = client.send(request()).await.unwrap();
     assert_eq!((answer.status, answer.reason.as_str()), (500, "got timeout"));
+    client.fake.fail_next("POST", CLONE, Action::Limit { seconds: 7 });
+    assert_eq!(client.send(request()).await.unwrap().status, 429);
     client.fake.fail_next("POST", CLONE, Action::Hang);
     let answer = client.send(request().timeout(Duration::from_millis(200))).await;
     assert!(answer.unwrap_err().is_timeout());
