@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::boots::Boots;
 use super::gate::{Admission, Gate};
 use super::kept::Kept;
+use super::lists::Lists;
 use super::queue::{CloneLimits, Place, Position, Queue};
 use super::tasks::{Operation, TaskState, Tasks};
 use super::{Ledger, ObjectKey, View};
@@ -20,9 +21,6 @@ use crate::pve::{self, Client, StorageStatus, Upid, VmConfig};
 /// Pause between two readings of the cluster while nothing is in flight: two calls a minute, and a
 /// VM deleted by hand is noticed within a minute.
 const IDLE_PAUSE: Duration = Duration::from_secs(30);
-
-/// Pause between two readings of the list of tasks, however many are in flight.
-const LIST_PAUSE: Duration = Duration::from_millis(150);
 
 /// Age at which what seldom changes is read again.
 const KEPT: Duration = Duration::from_secs(10);
@@ -51,6 +49,7 @@ pub struct Endpoint {
     ledger: Arc<Mutex<Ledger>>,
     view: tokio::sync::Mutex<Reading>,
     pub(super) tasks: Mutex<Tasks>,
+    pub(super) lists: Mutex<Lists>,
     boots: Mutex<Boots>,
     storages: Kept<NodeName, Vec<StorageStatus>>,
     templates: Kept<(NodeName, VmId), VmConfig>,
@@ -108,6 +107,7 @@ impl Endpoint {
             ledger,
             view: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
+            lists: Mutex::default(),
             boots: Mutex::default(),
             storages: Kept::default(),
             templates: Kept::default(),
@@ -126,23 +126,25 @@ impl Endpoint {
         let weak = Arc::downgrade(&endpoint);
         tokio::spawn(async move {
             let mut next_view = Instant::now() + IDLE_PAUSE;
-            let mut next_list = Instant::now();
             while let Some(endpoint) = weak.upgrade() {
-                let task = lock(&endpoint.tasks).next_due().map(|due| due.max(next_list));
+                let next_list = lock(&endpoint.lists).next();
+                let task = lock(&endpoint.tasks).next_due();
+                let task = task.map(|due| next_list.map_or(due, |next| due.max(next)));
                 let due = task.unwrap_or(next_view).min(next_view);
                 tokio::select! {
                     () = shutdown.cancelled() => return,
                     _ = tokio::time::timeout_at(due, endpoint.work.notified()) => {}
                 }
-                if Instant::now() >= next_list && endpoint.look_at_tasks() {
-                    next_list = Instant::now() + LIST_PAUSE;
+                if lock(&endpoint.lists).may_begin(Instant::now()) {
+                    endpoint.look_at_tasks();
                 }
                 if Instant::now() >= next_view {
-                    if !lock(&endpoint.watched).is_empty() {
-                        // A failed reading is kept in the health; machines ask for it themselves.
-                        let _ = endpoint.view(Instant::now()).await;
-                    }
                     next_view = Instant::now() + IDLE_PAUSE;
+                    if !lock(&endpoint.watched).is_empty() {
+                        // Looks at tasks do not wait for one that hangs. A failed reading is kept in
+                        // the health; machines ask for it themselves.
+                        tokio::spawn(async move { endpoint.view(Instant::now()).await });
+                    }
                 }
             }
         });
@@ -444,3 +446,6 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,21 +15,24 @@ use super::tasks::{Exit, Listed, Looked};
 use crate::pve::{self, TaskExit, TaskStatus, TaskSummary, Upid};
 
 impl Endpoint {
-    /// Looks at the tasks if one is due; whether it does. A look at a node that does not answer
-    /// takes long, so nobody waits for it; the client bounds how many are under way.
-    pub(super) fn look_at_tasks(self: &Arc<Self>) -> bool {
-        let due = lock(&self.tasks).take_due(Instant::now());
+    /// Looks at the tasks if one is due. A look at a node that does not answer takes long, so nobody
+    /// waits for it; the client bounds how many are under way.
+    pub(super) fn look_at_tasks(self: &Arc<Self>) {
+        let now = Instant::now();
+        let due = lock(&self.tasks).take_due(now);
         if due.is_empty() {
-            return false;
+            return;
         }
+        lock(&self.lists).begins(now);
         let endpoint = Arc::clone(self);
         tokio::spawn(async move { endpoint.look(due).await });
-        true
     }
 
     async fn look(self: Arc<Self>, due: Vec<(ObjectKey, Upid)>) {
         let asked = Instant::now();
-        let unlisted = match self.client().cluster_tasks().await {
+        let list = self.client().cluster_tasks().await;
+        lock(&self.lists).ends();
+        let unlisted = match list {
             Ok(list) => {
                 let known = by_id(&list);
                 let look_up = |upid: &Upid| match known.get(upid)? {

@@ -10,6 +10,7 @@ mod endpoint;
 mod gate;
 mod kept;
 mod ledger;
+mod lists;
 mod looks;
 mod queue;
 mod tasks;
