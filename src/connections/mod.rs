@@ -175,6 +175,11 @@ impl Connections {
         pool.reading(&source)?.is_insecure.then(|| remedy::three_ways(&source))
     }
 
+    /// The endpoint that a cluster used last. Nothing is read for it.
+    pub fn known(&self, cluster: &ProxmoxCluster) -> Option<Arc<Endpoint>> {
+        lock(&self.shared.pool).known(&Source::of(cluster)).map(|(_, endpoint)| endpoint)
+    }
+
     /// A ProxmoxConnection, on its own behalf.
     pub async fn connection(&self, name: &str) -> Look {
         let source = Source::Connection(name.to_owned());

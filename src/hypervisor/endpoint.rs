@@ -323,10 +323,31 @@ impl Endpoint {
         lock(&self.clones).ask(key, place, Instant::now())
     }
 
+    /// Behind how many somebody goes on waiting for a turn; none for who does not wait, or need not
+    /// any longer.
+    pub fn clone_position(&self, key: &ObjectKey) -> Option<Position> {
+        lock(&self.clones).wait_on(key, Instant::now())
+    }
+
+    /// Counts a clone that was asked for before this process was there, until it is over.
+    pub fn adopt_clone(&self, key: &ObjectKey, place: Place) {
+        lock(&self.clones).adopt(key, place);
+    }
+
+    /// Gives up the place in the queue of who waits for something else now.
+    pub fn step_out_of_clones(&self, key: &ObjectKey) {
+        let next = lock(&self.clones).step_out(key);
+        self.wake_all(next);
+    }
+
     /// A clone is over or not wanted any more.
     pub fn leave_clones(&self, key: &ObjectKey) {
         let next = lock(&self.clones).leave(key);
-        for key in next {
+        self.wake_all(next);
+    }
+
+    fn wake_all(&self, keys: Vec<ObjectKey>) {
+        for key in keys {
             self.wake(key);
         }
     }

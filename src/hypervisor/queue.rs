@@ -10,8 +10,13 @@ use tokio::time::Instant;
 use super::ObjectKey;
 use crate::ids::NodeName;
 
-/// Who has not asked again for this long does not want a turn any more.
+/// Who has not asked again for this long does not want a turn any more. Longer than the longest
+/// pause between two questions and what chance adds to it.
 const STALE: Duration = Duration::from_mins(3);
+
+/// Pause between two questions of one who is about to be let in, and longest pause at all.
+const NEAR: Duration = Duration::from_secs(30);
+const FAR: Duration = Duration::from_mins(2);
 
 /// Clones at once; 0 is without limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,15 @@ pub struct Position {
     pub limit: usize,
 }
 
+impl Position {
+    /// When to ask again. Whose turn it is is woken; who is far from it would only tell of each
+    /// number on the way.
+    pub fn pause(&self) -> Duration {
+        let rounds = self.number.saturating_sub(1) / self.limit.max(1);
+        NEAR.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX).saturating_add(1)).min(FAR)
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     key: ObjectKey,
@@ -82,7 +96,7 @@ impl Queue {
         if self.running.contains_key(key) {
             return Ok(());
         }
-        self.waiting.retain(|one| now.duration_since(one.asked) < STALE);
+        self.drop_stale(now);
         if let Some(known) = self.waiting.iter_mut().find(|one| one.key == *key) {
             known.place = place.clone();
             known.asked = now;
@@ -99,12 +113,41 @@ impl Queue {
         Ok(())
     }
 
+    /// Where somebody is who goes on waiting; none for who does not wait, or need not any longer.
+    pub(super) fn wait_on(&mut self, key: &ObjectKey, now: Instant) -> Option<Position> {
+        self.drop_stale(now);
+        let at = self.waiting.iter().position(|one| one.key == *key)?;
+        let position = self.held_up(at)?;
+        self.waiting.get_mut(at)?.asked = now;
+        Some(position)
+    }
+
+    /// A clone is under way that was asked for before this process was there.
+    pub(super) fn adopt(&mut self, key: &ObjectKey, place: Place) {
+        self.waiting.retain(|one| one.key != *key);
+        self.running.insert(key.clone(), place);
+    }
+
     /// A clone is over or not wanted any more. Gives those whose turn it is.
     pub(super) fn leave(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
         let had = self.running.remove(key).is_some();
+        self.without(key, had)
+    }
+
+    /// Somebody waits for something else now, and holds up nobody; a clone that is under way goes on.
+    /// Gives those whose turn it is.
+    pub(super) fn step_out(&mut self, key: &ObjectKey) -> Vec<ObjectKey> {
+        self.without(key, false)
+    }
+
+    fn drop_stale(&mut self, now: Instant) {
+        self.waiting.retain(|one| now.duration_since(one.asked) < STALE);
+    }
+
+    fn without(&mut self, key: &ObjectKey, freed: bool) -> Vec<ObjectKey> {
         let before = self.waiting.len();
         self.waiting.retain(|one| one.key != *key);
-        if !had && before == self.waiting.len() {
+        if !freed && before == self.waiting.len() {
             return Vec::new();
         }
         (0..self.waiting.len())
@@ -184,6 +227,61 @@ mod tests {
         let other = queue.ask(&key("c"), &place("pve2", "two"), now);
         assert_eq!(other.unwrap_err().at, "this endpoint", "b has its turn before");
         assert_eq!(queue.leave(&key("b")), [key("c")]);
+    }
+
+    #[test]
+    fn a_clone_that_was_found_under_way_takes_up_its_place() {
+        let now = Instant::now();
+        let mut queue = Queue::new(CloneLimits { endpoint: 0, node: 1, storage: 0 });
+        let place = || Place { node: "pve1".parse().unwrap(), storage: None };
+        queue.adopt(&key("a"), place());
+        assert!(queue.ask(&key("b"), &place(), now).is_err());
+        assert_eq!(queue.ask(&key("a"), &place(), now), Ok(()), "it has its turn");
+        assert_eq!(queue.leave(&key("a")), [key("b")]);
+        assert_eq!(queue.ask(&key("b"), &place(), now), Ok(()));
+    }
+
+    #[test]
+    fn who_waits_learns_that_it_still_waits_and_keeps_its_place() {
+        let now = Instant::now();
+        let mut queue = Queue::new(CloneLimits { endpoint: 1, node: 0, storage: 0 });
+        let pve = place("pve1", "one");
+        assert_eq!(queue.wait_on(&key("b"), now), None, "nobody knows it");
+        assert_eq!(queue.ask(&key("a"), &pve, now), Ok(()));
+        let asked = queue.ask(&key("b"), &pve, now).unwrap_err();
+        let soon = now + STALE / 2;
+        assert_eq!(queue.wait_on(&key("b"), soon), Some(asked));
+        assert!(queue.wait_on(&key("b"), now + STALE).is_some(), "it asked meanwhile");
+        assert_eq!(queue.wait_on(&key("a"), soon), None, "it has its turn");
+        queue.leave(&key("a"));
+        assert_eq!(queue.wait_on(&key("b"), soon), None, "it is its turn");
+        assert_eq!(queue.ask(&key("b"), &pve, soon), Ok(()));
+    }
+
+    #[test]
+    fn who_waits_for_something_else_holds_up_nobody() {
+        let now = Instant::now();
+        let mut queue = Queue::new(CloneLimits { endpoint: 1, node: 0, storage: 0 });
+        let pve = place("pve1", "one");
+        assert_eq!(queue.ask(&key("a"), &pve, now), Ok(()));
+        assert!(queue.ask(&key("b"), &pve, now).is_err());
+        assert!(queue.ask(&key("c"), &pve, now).is_err());
+        assert_eq!(queue.step_out(&key("a")), [], "its clone goes on");
+        assert!(queue.ask(&key("b"), &pve, now).is_err());
+        assert_eq!(queue.leave(&key("a")), [key("b")]);
+        assert_eq!(queue.step_out(&key("b")), [key("c")], "b was paused");
+        assert_eq!(queue.ask(&key("c"), &pve, now), Ok(()));
+    }
+
+    #[test]
+    fn who_is_far_back_asks_less_often_and_often_enough() {
+        for (number, limit, seconds) in
+            [(1, 16, 30), (16, 16, 30), (17, 16, 60), (49, 16, 120), (900, 16, 120), (3, 1, 90)]
+        {
+            let position = Position { number, of: 1000, at: "pve1".to_owned(), limit };
+            assert_eq!(position.pause(), Duration::from_secs(seconds), "{number} of {limit}");
+        }
+        assert!(FAR.mul_f32(1.2) < STALE, "chance adds up to a fifth");
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl<'a> Pass<'a> {
     /// Runs the pass and says when the next one is due.
     pub(super) async fn run(mut self) -> Result<Wake, Interrupted> {
         let conclusion = self.turns().await?;
+        self.step_out_unless_queued(&conclusion);
         if let Conclusion::Decided(Decision::Gone) = conclusion {
             self.end();
             return Ok(Wake::OnChange);
@@ -241,6 +242,11 @@ impl<'a> Pass<'a> {
             debug!(?decision, "decided");
             match decision {
                 Decision::Look(look) => {
+                    if let Some(position) = self.still_waits(&look) {
+                        let wake = Wake::After(position.pause());
+                        let waiting = Waiting::Turn(position);
+                        return Ok(Conclusion::Decided(Decision::Wait(waiting, wake)));
+                    }
                     self.look(look).await;
                     if self.crowded {
                         return self.turned_away();
@@ -258,9 +264,10 @@ impl<'a> Pass<'a> {
                         return Ok(Conclusion::Faulted(operation, fault));
                     }
                     Err(Setback::Wait(waiting)) => {
-                        // Whose turn it is is woken.
-                        let pause = if matches!(waiting, Waiting::Turn(_)) { 30 } else { 10 };
-                        let wake = Wake::seconds(pause);
+                        let wake = match &waiting {
+                            Waiting::Turn(position) => Wake::After(position.pause()),
+                            _ => Wake::seconds(10),
+                        };
                         return Ok(Conclusion::Decided(Decision::Wait(waiting, wake)));
                     }
                 },

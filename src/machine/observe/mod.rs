@@ -302,7 +302,7 @@ impl Pass<'_> {
             && let Some(upid) = recorded.and_then(|upid| upid.parse::<Upid>().ok())
         {
             let operation = operation_of(&upid);
-            endpoint.follow(key, upid, operation);
+            self.follow_recorded(endpoint, upid, operation);
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);

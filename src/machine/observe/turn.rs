@@ -1,15 +1,15 @@
-//! Who has to wait for others at an endpoint.
+//! Who has to wait for others at an endpoint: for leave to ask it, for a turn to clone.
 
 use tokio::time::Instant;
 
 use super::super::CROWDED;
-use super::super::decision::{Decision, Waiting, Wake};
+use super::super::decision::{Decision, Look, Waiting, Wake};
 use super::super::pass::{Interrupted, Pass, Setback};
 use super::super::report::Conclusion;
 use crate::connections::{self, Source};
 use crate::fault::{Class, Fault};
-use crate::hypervisor::Endpoint;
-use crate::pve;
+use crate::hypervisor::{Endpoint, Operation, Place, Position};
+use crate::pve::{self, Upid};
 
 /// How long a machine may be turned away before its condition says so.
 const UNTOLD: std::time::Duration = std::time::Duration::from_secs(30);
@@ -57,6 +57,41 @@ impl Pass<'_> {
     /// The endpoint was entered, or it is known why not.
     pub(super) fn not_turned_away(&self) {
         self.shared.memory.with(&self.key, |remembered| remembered.crowd.ends());
+    }
+
+    /// Behind how many the machine goes on waiting for its clone, if all that is to be looked up is
+    /// what it found before it began to wait: nobody has made its VM since.
+    pub(in super::super) fn still_waits(&self, look: &Look) -> Option<Position> {
+        let is_first = !self.facts.is_deleted() && self.facts.machine.spec.provider_id.is_none();
+        let endpoint = self.endpoint.as_ref()?;
+        (is_first && matches!(look, Look::Vm)).then(|| endpoint.clone_position(&self.key))?
+    }
+
+    /// A machine that waits for something else than its turn keeps nobody from theirs.
+    pub(in super::super) fn step_out_unless_queued(&self, conclusion: &Conclusion) {
+        let is_queued = matches!(
+            conclusion,
+            // Without the endpoint it is nobody's turn.
+            Conclusion::Decided(Decision::Wait(Waiting::Turn(_) | Waiting::Connection(_), _))
+        );
+        if is_queued {
+            return;
+        }
+        let known =
+            || self.facts.infra.as_ref().and_then(|infra| self.shared.connections.known(infra));
+        if let Some(endpoint) = self.endpoint.clone().or_else(known) {
+            endpoint.step_out_of_clones(&self.key);
+        }
+    }
+
+    /// Follows the task that the object records. A clone among them takes up its place as if this
+    /// process had asked for it.
+    pub(super) fn follow_recorded(&self, endpoint: &Endpoint, upid: Upid, operation: Operation) {
+        if operation == Operation::Clone {
+            let storage = self.facts.machine.spec.storage.clone();
+            endpoint.adopt_clone(&self.key, Place { node: upid.node().clone(), storage });
+        }
+        endpoint.follow(&self.key, upid, operation);
     }
 
     /// A call that was not sent: nothing was tried, so nothing failed but the connection.
