@@ -38,7 +38,8 @@ impl World {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             match kind.as_str() {
                 "proxmoxmachines" => {
-                    state.note(millis, format!("{name} is gone"));
+                    let failed = object["status"]["cloneAttempts"].as_u64().unwrap_or_default();
+                    state.note(millis, format!("{name} is gone, failed clones: {failed}"));
                     state.judge_departure(&name, &object);
                 }
                 "ipaddressclaims" => {

@@ -81,6 +81,7 @@ async fn before(world: &Arc<World>, what: &str) -> Before {
             world.crash();
             Outcome::Silence
         }
+        Some(Mishap::NotConnected) => Outcome::Broken { sent: false },
         Some(Mishap::BreakBefore) => Outcome::Broken { sent: true },
         Some(Mishap::HangBefore) => {
             pass(PATIENCE).await;

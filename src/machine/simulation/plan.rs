@@ -80,6 +80,8 @@ pub(super) enum Mishap {
     CrashBefore,
     /// The process dies when the call has had its effect.
     CrashAfter,
+    /// No connection comes about, so that nothing is sent.
+    NotConnected,
     /// The connection breaks before the effect.
     BreakBefore,
     /// The connection breaks after the effect.

@@ -122,3 +122,30 @@ fn what_was_found_once_stays_found() {
         assert_eq!(run.failure, None, "{case}:\n{}", run.trace.join("\n"));
     }
 }
+
+#[test]
+fn a_clone_that_was_not_sent_is_no_attempt() {
+    for (mishap, attempts) in [(Mishap::NotConnected, 0), (Mishap::Refuse(500), 1)] {
+        let event = Event { at: At::Asked("POST", "/clone", 1), mishap };
+        let run = run(&meets(&[event]));
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{trace}");
+        assert!(trace.contains(&format!("failed clones: {attempts}")), "{mishap:?}:\n{trace}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_clone_asks_proxmox_for_nothing_even_after_a_restart() {
+    const MACHINES: usize = 6;
+    let mut plan =
+        meets(&[Event { at: At::Millis(30_000), mishap: Mishap::Happens(Happening::Crash) }]);
+    plan.machines = vec![plan.machines[0].clone(); MACHINES];
+    plan.addresses = 20;
+    plan.clone_seconds = 200;
+    plan.clones.endpoint = 1;
+    let run = run(&plan);
+    assert_eq!(run.failure, None, "{}", run.trace.join("\n"));
+    // The last one waits for a quarter of an hour.
+    let looks = run.trace.iter().filter(|line| line.contains("/cluster/nextid")).count();
+    assert!(looks <= 4 * MACHINES, "{looks} looks:\n{}", run.trace.join("\n"));
+}
