@@ -1,6 +1,6 @@
 # Every target is one line; what it does is in xtask/.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-boot demo lint fmt generate components image release book verify bench tools clean ci
+.PHONY: help build test test-boot demo lint fmt generate components image release book verify bench bench-hot tools clean ci
 
 help: ## Lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -43,6 +43,9 @@ verify: ## Checks that generated files are up to date
 
 bench: ## What many machines cost; N=1,25,100 says how many, FLAGS="…" are for the manager
 	cargo run --quiet --profile bench --package xtask -- bench $(if $(N),-N $(N)) $(if $(FLAGS),--flags="$(FLAGS)")
+
+bench-hot: ## Instructions of what is computed most often, by Valgrind
+	cargo xtask bench-hot
 
 tools: ## Builds the control plane's programs into .cache
 	cargo xtask tools

@@ -24,6 +24,10 @@ const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Pauses between two looks for an answer.
+const ANSWER_SOONEST: Duration = Duration::from_millis(400);
+const ANSWER_LATEST: Duration = Duration::from_secs(5);
+
 /// A template, by node and VMID.
 pub type Kind = (NodeName, VmId);
 
@@ -69,6 +73,14 @@ impl Boots {
             (None, None) => guest.started + PATIENCE,
         };
         at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+
+    /// How long to wait for the answer to the last question: little at first, as most take less than
+    /// a second, and then as long as it has taken so far.
+    pub fn answer_wait(&self, key: &ObjectKey, now: Instant) -> Duration {
+        let asked = self.guests.get(key).and_then(|guest| guest.asked);
+        let age = asked.map_or(ANSWER_LATEST, |asked| now.duration_since(asked));
+        age.clamp(ANSWER_SOONEST, ANSWER_LATEST)
     }
 
     fn is_scout(&self, key: &ObjectKey, guest: &Guest) -> bool {
@@ -199,5 +211,22 @@ mod tests {
         let very_late = start + Duration::from_hours(1);
         boots.asked(&key("a"), very_late);
         assert_eq!(boots.wait(&key("a"), very_late), Some(LONGEST));
+    }
+
+    #[test]
+    fn an_answer_is_waited_for_by_the_age_of_its_own_question_however_many_there_were() {
+        let start = Instant::now();
+        let mut boots = Boots::default();
+        boots.started(&key("a"), kind(), start);
+        for second in 1..=100 {
+            let asked = start + Duration::from_secs(second);
+            boots.asked(&key("a"), asked);
+            assert_eq!(boots.answer_wait(&key("a"), asked), ANSWER_SOONEST);
+        }
+        let asked = start + Duration::from_secs(100);
+        let wait = |seconds| boots.answer_wait(&key("a"), asked + Duration::from_secs(seconds));
+        assert_eq!(wait(2), Duration::from_secs(2));
+        assert_eq!(wait(60), ANSWER_LATEST);
+        assert_eq!(boots.answer_wait(&key("unknown"), start), ANSWER_LATEST);
     }
 }

@@ -1,6 +1,7 @@
 //! The project's task runner: what the Makefile's targets do.
 
 mod bench;
+mod bench_hot;
 mod book;
 mod boot;
 mod components;
@@ -8,6 +9,7 @@ mod demo;
 mod flavours;
 mod generate;
 mod image;
+mod installed;
 mod packages;
 mod reference;
 mod steps;
@@ -58,6 +60,8 @@ enum Task {
     },
     /// What many machines cost, measured on the real API server and the simulator
     Bench(bench::Arguments),
+    /// What is computed most often, in instructions
+    BenchHot,
     /// Random machines and random trouble against the real program, then quiet
     Soak {
         /// How long the trouble lasts, in minutes
@@ -102,6 +106,7 @@ fn run(cli: &Cli) -> Result<()> {
         Task::Packages => packages::install(),
         Task::Demo { keep } => demo::run(*keep),
         Task::Bench(arguments) => bench::run(arguments),
+        Task::BenchHot => bench_hot::measure(&root),
         Task::Soak { minutes, seed } => steps::run(&root, "soak", &[suite::soak(*minutes, *seed)]),
         Task::TestBoot(arguments) => boot::run(arguments),
         Task::Test => steps::run(&root, "test", &suite::test()),

@@ -27,6 +27,9 @@ const BOOT: &[(&str, &str)] = &[
     ("seabios", "the guests' firmware"),
 ];
 
+/// The same for `bench-hot`.
+const BENCH: &[(&str, &str)] = &[("valgrind", "counts instructions")];
+
 /// Installs what is missing of what `test` needs.
 pub(crate) fn install() -> Result<()> {
     install_of(PACKAGES)?;
@@ -38,6 +41,11 @@ pub(crate) fn install() -> Result<()> {
 /// Installs what is missing of what `test-boot` needs.
 pub(crate) fn install_for_boot() -> Result<()> {
     install_of(BOOT)
+}
+
+/// Installs what is missing of what `bench-hot` needs.
+pub(crate) fn install_for_bench() -> Result<()> {
+    install_of(BENCH)
 }
 
 fn install_of(packages: &[(&str, &str)]) -> Result<()> {

@@ -1,7 +1,6 @@
 //! The way of a machine that is wanted: placed, cloned, configured, seeded, started, ready.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -416,10 +415,7 @@ fn guest(facts: &Facts) -> Decision {
             Decision::Wait(Waiting::Agent(text.clone()), Wake::after(facts.guest_wait))
         }
         Some(GuestFact::AgentUp) => Decision::Ready(None),
-        Some(GuestFact::Asked) => {
-            let pause = Duration::from_millis(if facts.guest_looks < 20 { 400 } else { 5000 });
-            Decision::Wait(Waiting::Answer, Wake::After(pause))
-        }
+        Some(GuestFact::Asked) => Decision::Wait(Waiting::Answer, Wake::after(facts.guest_wait)),
         Some(GuestFact::CloudInitRunning) => {
             Decision::Wait(Waiting::CloudInit, Wake::after(facts.guest_wait))
         }

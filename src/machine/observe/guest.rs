@@ -44,7 +44,11 @@ impl Pass<'_> {
                 endpoint.wake(key);
             }
         }
-        self.facts.guest_wait = endpoint.boots().wait(&self.key, Instant::now());
+        let now = Instant::now();
+        self.facts.guest_wait = match fact {
+            GuestFact::Asked => Some(endpoint.boots().answer_wait(&self.key, now)),
+            _ => endpoint.boots().wait(&self.key, now),
+        };
     }
 
     /// What guests of this kind are made of.

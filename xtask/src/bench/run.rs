@@ -164,10 +164,11 @@ async fn play(
     let driver = [("PATCH machines/status", count)];
     figures.unseed_writes = Writes::read(&site.client).await?.since(&writes, &driver);
 
-    if arguments.idle > 0 {
-        idle(stage, manager, &mut figures, arguments).await?;
-    }
-    delete(stage, manager, &mut figures, &timings).await?;
+    let lost = match arguments.idle {
+        0 => None,
+        _ => Some(idle(stage, manager, &mut figures, arguments).await?),
+    };
+    delete(stage, manager, &mut figures, (&timings, lost.as_deref())).await?;
     site.clear(Duration::from_mins(1)).await?;
     Ok(figures)
 }
@@ -177,12 +178,13 @@ async fn settle() {
     tokio::time::sleep(Duration::from_secs(3)).await;
 }
 
+/// What goes on while nothing happens, and when a VM is lost; gives the name of its machine.
 async fn idle(
     stage: &Stage<'_>,
     manager: &mut ManagerProcess,
     figures: &mut Figures,
     arguments: &Arguments,
-) -> Result<()> {
+) -> Result<String> {
     let (site, fake) = (&stage.site, &stage.fake);
     say("idle");
     // What the list told of before the machines joined is made good by then.
@@ -211,8 +213,9 @@ async fn idle(
     let began = Instant::now();
     fake.change(Change::VmGone { vmid });
     let lost = site.until("the loss to be noticed", (began, PATIENCE), 1, is_lost).await?;
-    figures.noticed = lost.values().max().copied();
-    Ok(())
+    let (name, noticed) = lost.into_iter().next().context("no machine lost its VM")?;
+    figures.noticed = Some(noticed);
+    Ok(name)
 }
 
 /// The most calls in one second.
@@ -228,7 +231,7 @@ async fn delete(
     stage: &Stage<'_>,
     manager: &ManagerProcess,
     figures: &mut Figures,
-    timings: &Timings,
+    (timings, lost): (&Timings, Option<&str>),
 ) -> Result<()> {
     let (site, fake) = (&stage.site, &stage.fake);
     say("deleting");
@@ -238,7 +241,9 @@ async fn delete(
         site.until("the machines' end", (began, PATIENCE), site.len(), |seen| seen.is_none()),
         site.delete()
     )?;
-    figures.deleted = gone.values().max().copied().unwrap_or_default();
+    // That a VM is gone is believed at the second look only, which is no part of stop and destroy.
+    let others = gone.iter().filter(|(name, _)| Some(name.as_str()) != lost).map(|(_, at)| *at);
+    figures.deleted = others.max().or(gone.values().max().copied()).unwrap_or_default();
     figures.deletion_path = timings.stop + timings.destroy;
     figures.delete_calls = calls_since(&fake.journal(), &journal);
     settle().await;
