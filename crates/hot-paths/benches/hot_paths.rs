@@ -93,11 +93,12 @@ fn taken() -> VmIdRequest {
 
 fn plan() -> NetworkPlan {
     let ethernet = |index: usize| {
-        let mut ethernet = Ethernet::new(index, format!("net{index}"), "BC:24:11:00:00:01");
+        let mac = format!("BC:24:11:00:00:0{index}");
+        let mut ethernet = Ethernet::new(index, format!("net{index}"), mac);
         ethernet.ipv4 = Some(Static {
             address: format!("10.0.{index}.5/24"),
             gateway: Some(format!("10.0.{index}.1")),
-            metric: Some(100),
+            metric: Some(100 + u32::try_from(index).unwrap()),
         });
         ethernet.dns_servers = vec!["10.0.0.2".to_owned(), "10.0.0.3".to_owned()];
         ethernet
