@@ -13,7 +13,7 @@ use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
 use super::memory::{Headline, Memory};
 use super::observe;
-use super::quiet::{Bell, Rest, is_brief, spread};
+use super::quiet::{Bell, Rest, spread, unwritten};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use crate::api::{ProxmoxMachine, conditions, reasons};
@@ -32,12 +32,6 @@ const VAIN: u32 = 3;
 /// First and longest pause after a fault.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_LAST: Duration = Duration::from_mins(1);
-
-/// The end of a task wakes its machine; this is the safety net.
-const TOLD: Duration = Duration::from_secs(30);
-
-/// How long a short task is waited for before the status tells of it.
-const BRIEF: Duration = Duration::from_secs(3);
 
 /// What all passes share.
 pub(super) struct Shared {
@@ -178,30 +172,24 @@ impl<'a> Pass<'a> {
         if !keeps_the_vm(&conclusion) {
             self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
         }
-        if let Some(pause) = self.brief(&conclusion) {
-            let at = (self.shared.clock)();
-            let status = report::status(&self.facts, &conclusion, None, at);
-            self.tell(&status.conditions, false).await;
+        if let Some(pause) = self.untold(&conclusion).await {
             return Ok(self.rest(Wake::After(pause)));
         }
         Box::pin(self.report(&conclusion)).await
     }
 
-    /// How long to wait without a word: most tasks are over before anybody could read of them.
-    fn brief(&self, conclusion: &Conclusion) -> Option<Duration> {
+    /// How long to wait without a write, if none is needed.
+    async fn untold(&self, conclusion: &Conclusion) -> Option<Duration> {
         let Conclusion::Decided(Decision::Wait(waiting, _)) = conclusion else { return None };
-        // What is told already need not be told again.
-        let told = self.stored.status.as_ref().and_then(|status| status.task_ref.as_ref());
-        if let Waiting::Task { upid, trouble: None, .. } = waiting
-            && told == Some(upid)
-        {
-            return Some(TOLD);
-        }
-        if !is_brief(waiting) {
+        if !matches!(waiting, Waiting::Task { .. }) {
             return None;
         }
-        let age = self.endpoint.as_ref()?.task_age(&self.key)?;
-        BRIEF.checked_sub(age).filter(|left| !left.is_zero())
+        let status = report::status(&self.facts, conclusion, None, (self.shared.clock)());
+        let stored = self.stored.status.as_ref();
+        let age = self.endpoint.as_ref().and_then(|endpoint| endpoint.task_age(&self.key));
+        let pause = unwritten(waiting, stored, &status, age)?;
+        self.tell(&status.conditions, false).await;
+        Some(pause)
     }
 
     /// Ends the pass. Until then only a change that is not its own makes the next one.

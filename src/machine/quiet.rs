@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::decision::{Waiting, Wake};
+use crate::api::{ProxmoxMachineStatus, conditions, reasons};
 use crate::hypervisor::{ObjectKey, Operation};
 
 /// Machines for which something happened besides their own writes.
@@ -88,7 +89,7 @@ pub(super) fn chance() -> u64 {
 
 /// Whether a wait is so short as a rule that telling of it costs more than it tells. A clone is told
 /// at once: its task is what a restart looks for.
-pub(super) fn is_brief(waiting: &Waiting) -> bool {
+fn is_brief(waiting: &Waiting) -> bool {
     matches!(
         waiting,
         Waiting::Task { operation, trouble: None, .. }
@@ -96,9 +97,74 @@ pub(super) fn is_brief(waiting: &Waiting) -> bool {
     )
 }
 
+/// The end of a task wakes its machine; this is the safety net.
+const TOLD: Duration = Duration::from_secs(30);
+
+/// How long a short task is waited for before the status tells of it.
+const BRIEF: Duration = Duration::from_secs(3);
+
+/// How long to wait for a task of this age without writing `new` over the `stored` status: most are
+/// over before anybody could read of them, and what is told already need not be told again.
+pub(super) fn unwritten(
+    waiting: &Waiting,
+    stored: Option<&ProxmoxMachineStatus>,
+    new: &ProxmoxMachineStatus,
+    age: Option<Duration>,
+) -> Option<Duration> {
+    if let Waiting::Task { upid, trouble: None, .. } = waiting
+        && let Some(stored) = stored
+        && stored.task_ref.as_ref() == Some(upid)
+        // What an outage meanwhile made it say is true no more.
+        && says(stored) == says(new)
+    {
+        return Some(TOLD);
+    }
+    if !is_brief(waiting) {
+        return None;
+    }
+    BRIEF.checked_sub(age?).filter(|left| !left.is_zero())
+}
+
+/// What its condition says: status, reason and message.
+fn says(status: &ProxmoxMachineStatus) -> Option<(&str, Option<&str>, Option<&str>)> {
+    let told = conditions::find(&status.conditions, reasons::VM_PROVISIONED)?;
+    Some((&told.status, told.reason.as_deref(), told.message.as_deref()))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Decision;
+    use super::super::fixture::*;
+    use super::super::report::{Conclusion, status};
     use super::*;
+    use crate::fault::{Class, Fault};
+
+    /// Stored while a machine waited for this, and what a pass that waits for its task does then.
+    fn after(stored: Waiting, age: Duration) -> Option<Duration> {
+        let operation = Operation::Clone;
+        let task = Waiting::Task { operation, upid: UPID.to_owned(), trouble: None };
+        let mut facts = reserved();
+        facts.task = Some(running(operation));
+        let told = |waiting| Conclusion::Decided(Decision::Wait(waiting, Wake::OnChange));
+        let stored = status(&facts, &told(stored), None, now());
+        facts.machine.status = Some(stored.clone());
+        let new = status(&facts, &told(task.clone()), None, now());
+        unwritten(&task, Some(&stored), &new, Some(age))
+    }
+
+    #[test]
+    fn a_task_is_told_once_and_again_after_an_outage() {
+        let task = |trouble: Option<&str>| Waiting::Task {
+            operation: Operation::Clone,
+            upid: UPID.to_owned(),
+            trouble: trouble.map(str::to_owned),
+        };
+        let lost = Fault::new(Class::Transient, "no route to host");
+        let age = Duration::from_mins(1);
+        assert_eq!(after(task(None), age), Some(TOLD));
+        assert_eq!(after(task(Some("no answer")), age), None, "the node answers again");
+        assert_eq!(after(Waiting::Connection(lost), age), None, "so does the endpoint");
+    }
 
     #[test]
     fn a_pass_is_left_out_for_its_own_write_until_its_time_comes() {
