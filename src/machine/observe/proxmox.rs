@@ -18,6 +18,14 @@ const ABSENT_TWICE: Duration = Duration::from_secs(4);
 /// The same where a clone may have been asked for a moment before.
 const CLONE_ON_ITS_WAY: Duration = Duration::from_secs(9);
 
+/// One reading serves all whose end was learnt together. Later the number may be another's.
+const TOGETHER: Duration = Duration::from_secs(2);
+
+/// When the list has to have been asked for that shows a VM gone whose end was noticed at `noticed`.
+fn new_enough(noticed: Instant, now: Instant) -> Instant {
+    now.checked_sub(TOGETHER).map_or(noticed, |lately| noticed.max(lately))
+}
+
 /// Bytes that the largest seed may take.
 const ROOM: u64 = 4 << 20;
 
@@ -52,9 +60,8 @@ impl Pass<'_> {
         let (Some(endpoint), Some(vmid)) = (&self.endpoint, self.facts.vmid()) else {
             return VmSeen::Unknown(NO_ENDPOINT.to_owned());
         };
-        // One reading serves all whose end was learnt together.
         if let Some(noticed) = self.destroyed()
-            && let Ok(view) = endpoint.view(noticed).await
+            && let Ok(view) = endpoint.view(new_enough(noticed, Instant::now())).await
             && !view.guests.contains_key(&vmid)
         {
             return VmSeen::Absent;
@@ -244,5 +251,19 @@ fn power_of(status: &VmStatus) -> Option<Power> {
         _ if status.is_running() => Some(Power::Running),
         _ if status.is_stopped() => Some(Power::Stopped),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_shows_a_vm_gone_that_is_newer_than_its_end_and_new() {
+        let noticed = Instant::now() + Duration::from_hours(1);
+        let at = |seconds| noticed + Duration::from_secs(seconds);
+        assert_eq!(new_enough(noticed, at(0)), noticed);
+        assert_eq!(new_enough(noticed, at(1)), noticed, "one serves all who end together");
+        assert_eq!(new_enough(noticed, at(30)), at(28), "another may have the number by now");
     }
 }
