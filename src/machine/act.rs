@@ -439,7 +439,11 @@ impl Pass<'_> {
                 self.started(&endpoint, Operation::Start, upid);
                 Ok(())
             }
-            Err(error) => Err(self.refused(Operation::Start, &error)),
+            Err(error) => {
+                // That the VM does not run was concluded from what ended before.
+                endpoint.forget_task(&self.key);
+                Err(self.refused(Operation::Start, &error))
+            }
         }
     }
 }

@@ -108,7 +108,11 @@ fn what_was_found_once_stays_found() {
         Happening::StorageOff { storage: "local", millis: 90_000 },
         Happening::SeedGone { machine: 0 },
     );
+    // Somebody was faster, and the server refuses to start what runs at once, not by a failed task.
+    let mut runs = vec![at("POST", "/status/start", 1, Mishap::RefuseAfter(500))];
+    runs.extend((2..60).map(|nth| at("POST", "/status/start", nth, Mishap::Refuse(500))));
     for (case, events) in [
+        ("a VM that runs is refused to be started", runs),
         (
             "the storage of the ISO is off while the ISO is to be deleted",
             vec![at("DELETE", ".iso", 1, Mishap::Happens(off))],
