@@ -1,5 +1,7 @@
 //! From what a pass came to, to the status that people and Cluster API read. Pure.
 
+mod turn;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::api::{
     IpAddresses, MachineAddress, MachineAddressType, NetworkStatus, ProxmoxMachineStatus, reasons,
 };
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Operation, Position, TaskState};
+use crate::hypervisor::{Operation, TaskState};
 use crate::ipam::Family;
 use crate::pve::NetDevice;
 
@@ -44,6 +46,7 @@ impl Conclusion {
                 waiting,
                 Waiting::Retry
                     | Waiting::Answer
+                    | Waiting::Turn(_)
                     | Waiting::Task { .. }
                     | Waiting::Effect(_)
                     | Waiting::Late { .. }
@@ -265,6 +268,9 @@ fn concerns_the_vm(waiting: &Waiting) -> bool {
     )
 }
 
+/// Between a fault and when it is tried again.
+const AGAIN: &str = ". It is tried again ";
+
 fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
     let reason = match (operation, fault.class) {
         _ if deleting => reasons::DELETION_FAILED,
@@ -278,10 +284,8 @@ fn faulted(operation: Operation, fault: &Fault, deleting: bool) -> State {
         Class::Invalid => "; correct the field that it names",
         _ => "",
     };
-    let text = format!(
-        "could not {}: {fault}{remedy}. It is tried again at status.retryAfter",
-        operation.verb()
-    );
+    let text =
+        format!("could not {}: {fault}{remedy}{AGAIN}at status.retryAfter", operation.verb());
     // Tools that were written for capmox tell by the severity what is tried again by itself.
     let severity = match reason {
         reasons::TASK_FAILURE | reasons::POWERING_ON_FAILED => Severity::Info,
@@ -380,13 +384,7 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
         Waiting::Task { operation, upid, trouble } => {
             info(reason_of(*operation), task(*operation, upid, trouble.as_deref()))
         }
-        Waiting::Turn(Position { number, of, at, limit }) => info(
-            reasons::CLONING,
-            format!(
-                "waiting for its turn: clone {number} of {of} on {at}, which takes {limit} at once \
-                 (flags --max-clones…)"
-            ),
-        ),
+        Waiting::Turn(position) => Some(turn::turn(facts, position)),
         Waiting::Effect(operation) => info(reason_of(*operation), effect(*operation)),
         Waiting::Halted { vmid, word } => warning(
             reasons::POWERING_ON_FAILED,

@@ -4,6 +4,7 @@
 use super::super::facts::{Facts, VmSeen};
 use super::super::fixture::*;
 use super::*;
+use crate::hypervisor::Position;
 
 fn said(facts: &Facts, conclusion: &Conclusion) -> (String, String, String) {
     let pause = conclusion.is_fault().then_some(Duration::from_secs(10));
@@ -103,6 +104,31 @@ fn a_pause_keeps_telling_the_fault() {
     let before = facts.machine.status.clone();
     let told = status(&facts, &waiting(Waiting::Retry), None, now());
     assert_eq!(Some(told), before);
+}
+
+#[test]
+fn a_clone_that_failed_goes_on_telling_why_while_it_waits_for_its_turn() {
+    let turn = |number| {
+        let at = "pve1".to_owned();
+        waiting(Waiting::Turn(Position { number, of: 3, at, limit: 1 }))
+    };
+    assert!(!turn(1).is_progress(), "it may fail again, and is not to be tried faster");
+    let (_, reason, message) = said(&reserved(), &turn(2));
+    assert_eq!(reason, "Cloning");
+    assert!(message.starts_with("waiting for its turn: clone 2 of 3 on pve1"), "{message}");
+    for (class, reason) in [(Class::TaskFailed, "TaskFailure"), (Class::Transient, "CloningFailed")]
+    {
+        let mut facts = reserved();
+        let faulted = Conclusion::Faulted(Operation::Clone, Fault::new(class, "no space left"));
+        for conclusion in [faulted, turn(3), turn(2)] {
+            facts.machine.status = Some(status(&facts, &conclusion, None, now()));
+        }
+        let (_, told, message) = said(&facts, &turn(1));
+        assert_eq!(told, reason);
+        assert!(message.contains("no space left"), "{message}");
+        assert_eq!(message.matches("tried again").count(), 1, "{message}");
+        assert!(message.contains("again at its turn: clone 1 of 3"), "{message}");
+    }
 }
 
 #[test]
