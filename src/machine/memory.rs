@@ -111,8 +111,13 @@ impl Remembered {
         self.rest.as_ref().filter(known).cloned()
     }
 
-    /// The VM, if it was read a moment ago.
-    pub(super) fn vm(&self) -> Option<VmSeen> {
+    /// The VM of this machine, if it was read a moment ago. Of one that is up the list tells first,
+    /// and whose VM it is that is destroyed is read after what came before.
+    pub(super) fn vm(&self, machine: &ProxmoxMachine) -> Option<VmSeen> {
+        let is_up = machine.status.as_ref().is_some_and(|status| status.ready);
+        if is_up || machine.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         let (vm, read) = self.vm.as_ref()?;
         (read.elapsed() < VM_KEPT).then(|| VmSeen::Present(vm.clone()))
     }
@@ -140,5 +145,26 @@ impl Remembered {
                 copy
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::super::fixture::*;
+    use super::*;
+
+    #[test]
+    fn what_was_read_of_a_vm_serves_later_passes_but_not_its_deletion() {
+        let facts = cloned();
+        let Some(VmSeen::Present(vm)) = facts.vm.clone() else { unreachable!("it is cloned") };
+        let read = tokio::time::Instant::now();
+        let remembered = Remembered { vm: Some((vm, read)), ..Remembered::default() };
+        assert_eq!(remembered.vm(&facts.machine), facts.vm);
+        assert_eq!(remembered.vm(&ready().machine), None);
+        let mut deleted = facts.machine;
+        deleted.metadata.deletion_timestamp = Some(Time(now()));
+        assert_eq!(remembered.vm(&deleted), None, "it may be another's VM by now");
     }
 }

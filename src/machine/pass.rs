@@ -140,11 +140,10 @@ impl<'a> Pass<'a> {
         let key = observe::key_of(&copy);
         let (stored, grown, past, vm) = shared.memory.with(&key, |remembered| {
             remembered.rest = None;
-            (remembered.newest(copy), remembered.grown, remembered.past_now(), remembered.vm())
+            let stored = remembered.newest(copy);
+            let vm = remembered.vm(&stored);
+            (stored, remembered.grown, remembered.past_now(), vm)
         });
-        // Of a machine that is up the list tells first.
-        let is_up = stored.status.as_ref().is_some_and(|status| status.ready);
-        let vm = vm.filter(|_| !is_up || stored.metadata.deletion_timestamp.is_some());
         let facts = Facts { vm, grown, past, ..observe::gather(&shared.stores, stored.clone()) };
         let said = stored.status.as_ref();
         let said = said.and_then(|old| conditions::find(&old.conditions, reasons::VM_PROVISIONED));
