@@ -83,7 +83,7 @@ fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
     let retry_after = facts.machine.status.as_ref()?.retry_after.as_ref()?;
     let wait = retry_after.0.duration_since(now);
     // Nothing of ours or capmox's waits longer than a minute; more is a clock that was wrong.
-    (wait.is_positive() && wait < SignedDuration::from_mins(10))
+    (wait.is_positive() && wait < SignedDuration::from_mins(2))
         .then(|| Decision::Wait(Waiting::Retry, Wake::After(wait.unsigned_abs())))
 }
 

@@ -271,6 +271,10 @@ fn a_failed_task_is_told_once_and_tried_again_after_a_pause() {
     facts.status().retry_after = Some(Time(later));
     waits(&facts, |w| matches!(w, Waiting::Retry));
     assert_eq!(decide(&facts, later), Decision::Look(Look::Vm));
+    // The clock was put back meanwhile.
+    let far = now().checked_add(SignedDuration::from_mins(3)).unwrap();
+    facts.status().retry_after = Some(Time(far));
+    assert_eq!(decided(&facts), Decision::Look(Look::Vm));
 }
 
 #[test]
