@@ -25,6 +25,11 @@ impl Bell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
+    /// The machine is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.rang(key);
+    }
+
     /// Whether something happened since this was asked last.
     pub(super) fn rang(&self, key: &ObjectKey) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
