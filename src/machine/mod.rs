@@ -23,6 +23,7 @@ mod seed;
 #[cfg(test)]
 mod simulation;
 mod stores;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,8 @@ use decision::Wake;
 use memory::Memory;
 use pass::{Interrupted, Shared};
 use quiet::Bell;
-use stores::{Selection, Stored};
+use stores::{Ringer, Selection, Stored};
+use traces::Traces;
 
 /// How long the first lists may take; the API server answers them within a second or so.
 const FIRST_READING: Duration = Duration::from_secs(10);
@@ -76,12 +78,17 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, wakes, namespace, watch_filter, concurrency } = context;
     let bell = Bell::default();
     let selection = Selection { namespace, watch_filter };
-    let (stores, controller) = stores::start(&client, &selection, &bell);
+    let memory = Arc::new(Memory::default());
+    let traces = Traces {
+        bell: bell.clone(),
+        memory: Arc::clone(&memory),
+        connections: Arc::clone(&connections),
+    };
+    let (stores, controller) = stores::start(&client, &selection, &traces);
     let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
-    let memory = Memory::default();
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
-    let ringing = bell.clone();
+    let ringing = Ringer { bell: bell.clone(), machines: stores.machines.clone() };
     #[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
     let clock = Timestamp::now;
     let shared = Arc::new(Shared {
@@ -91,6 +98,7 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         recorder,
         memory,
         bell,
+        traces,
         started,
         clock: Box::new(clock),
         chance: Box::new(quiet::chance),

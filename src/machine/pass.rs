@@ -16,6 +16,7 @@ use super::observe;
 use super::quiet::{Bell, Rest, spread, unwritten};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
+use super::traces::{Traces, holds};
 use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
@@ -39,8 +40,9 @@ pub(super) struct Shared {
     pub(super) connections: Arc<Connections>,
     pub(super) stores: Stores,
     pub(super) recorder: Recorder,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     pub(super) bell: Bell,
+    pub(super) traces: Traces,
     pub(super) started: tokio::time::Instant,
     /// The time, which decisions and reports get as an argument.
     pub(super) clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -53,10 +55,18 @@ pub(super) struct Shared {
 impl Shared {
     /// Runs a pass, if there is anything to do, and says when the next one is due.
     pub(super) async fn serve(&self, machine: ProxmoxMachine) -> Result<Wake, Interrupted> {
-        match self.still_rests(&machine) {
+        let key = observe::key_of(&machine);
+        let uid = machine.metadata.uid.clone().unwrap_or_default();
+        self.traces.greet(&key, &uid);
+        let wake = match self.still_rests(&machine) {
             Some(wake) => Ok(wake),
             None => Box::pin(Pass::new(self, machine).run()).await,
+        };
+        // It may have gone meanwhile by other hands.
+        if !holds(&self.stores.machines, &key, &uid) {
+            self.traces.forget(&key, &uid);
         }
+        wake
     }
 
     /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
