@@ -44,8 +44,6 @@ pub(super) enum Look {
     Bootstrap,
     /// Storages that take the seed.
     IsoStorages,
-    /// Storages on which a file lies that is named as the VM's seed.
-    LeftSeeds,
     /// Whether this seed is whole on its storage.
     Stored(String),
     /// Agent and cloud-init.

@@ -60,9 +60,6 @@ pub(super) struct Facts {
     pub bootstrap: Option<Seen<BootstrapData>>,
     /// Storages of the VM's node that take ISO images, in Proxmox's order, when listed.
     pub iso_storages: Option<Seen<Vec<StorageName>>>,
-    /// Those among them on which a file lies that is named as the VM's seed, when looked for; last
-    /// those that do not say.
-    pub left_seeds: Option<Seen<Vec<StorageName>>>,
     /// The guest, when asked.
     pub guest: Option<GuestFact>,
     /// The size in GiB that this process has grown the boot volume to. Proxmox accepted it, and

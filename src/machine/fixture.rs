@@ -75,7 +75,6 @@ pub(super) fn fresh() -> Facts {
         placement: None,
         bootstrap: None,
         iso_storages: None,
-        left_seeds: None,
         guest: None,
         grown: None,
         template: None,

@@ -108,7 +108,7 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
 }
 
 /// The seed in the VM's drive. With a tag, and neither drive nor record, capmox died between the
-/// upload and the drive: it stored the file on what was the first ISO storage of the node then.
+/// upload and the drive: it stored the file on the first ISO storage of the node.
 ///
 /// # Errors
 /// What to do first.
@@ -122,8 +122,8 @@ fn seed_of(facts: &Facts, vmid: VmId, vm: &VmFact) -> Result<Option<String>, Dec
     if !vm.config.tags().contains(seed::TAG) {
         return Ok(None);
     }
-    match &facts.left_seeds {
-        None => Err(Decision::Look(Look::LeftSeeds)),
+    match &facts.iso_storages {
+        None => Err(Decision::Look(Look::IsoStorages)),
         Some(Seen::Unknown(why)) => {
             Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
         }

@@ -139,11 +139,11 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     }
 }
 
-/// A tagged VM with an empty drive: capmox, or an interrupted pass, left the file on what was the
-/// first ISO storage of the node then.
+/// A tagged VM with an empty drive: capmox, or an interrupted pass, left the file on the first ISO
+/// storage of the node.
 fn stray(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
-    match &facts.left_seeds {
-        None => Decision::Look(Look::LeftSeeds),
+    match &facts.iso_storages {
+        None => Decision::Look(Look::IsoStorages),
         Some(Seen::Unknown(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
         }

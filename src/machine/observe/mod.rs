@@ -81,7 +81,6 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         placement: None,
         bootstrap: None,
         iso_storages: None,
-        left_seeds: None,
         guest: None,
         grown: None,
         template: None,
@@ -208,7 +207,6 @@ impl Pass<'_> {
             }
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
-            Look::LeftSeeds => self.facts.left_seeds = Some(self.find_left_seeds().await),
             Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {

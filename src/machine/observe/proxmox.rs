@@ -9,7 +9,7 @@ use super::super::pass::Pass;
 use super::super::{act, seed};
 use crate::fault::Class;
 use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
-use crate::ids::{NodeName, StorageName, VmId};
+use crate::ids::{NodeName, StorageName};
 use crate::pve::{ErrorKind, VmStatus};
 use crate::seen::Seen;
 
@@ -209,35 +209,6 @@ impl Pass<'_> {
         }
     }
 
-    /// Storages on which the VM's seed may have been left, though nothing records which.
-    pub(super) async fn find_left_seeds(&self) -> Seen<Vec<StorageName>> {
-        let (Some(endpoint), Some(node), Some(vmid)) =
-            (&self.endpoint, self.vm_node(), self.facts.vmid())
-        else {
-            return Seen::Unknown(NO_ENDPOINT.to_owned());
-        };
-        let storages = match self.list_iso_storages().await {
-            Seen::Present(storages) => storages,
-            other => return other,
-        };
-        let mut listed = Vec::new();
-        for storage in storages {
-            match endpoint.client().storage_content(&node, &storage, Some("iso")).await {
-                Ok(volumes) => {
-                    let ids = volumes.into_iter().map(|volume| volume.volid).collect();
-                    listed.push((storage, Some(ids)));
-                }
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::NotImplemented | ErrorKind::Forbidden) =>
-                {
-                    listed.push((storage, None));
-                }
-                Err(error) => return Seen::Unknown(self.unanswered(&error)),
-            }
-        }
-        Seen::Present(may_hold(vmid, listed))
-    }
-
     /// Whether a seed is whole on its storage.
     pub(super) async fn find_seed(&self, volume: &str) -> Seen<()> {
         let storage = seed::storage_of(volume);
@@ -271,16 +242,6 @@ impl Pass<'_> {
     }
 }
 
-/// Storages that hold the seed of a VM by their lists, then those that cannot be listed.
-fn may_hold(vmid: VmId, listed: Vec<(StorageName, Option<Vec<String>>)>) -> Vec<StorageName> {
-    let (told, silent): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(_, ids)| ids.is_some());
-    let holds = |(storage, ids): &(StorageName, Option<Vec<String>>)| {
-        ids.iter().flatten().any(|id| *id == seed::volume(storage, vmid))
-    };
-    let told = told.into_iter().filter(holds);
-    told.chain(silent).map(|(storage, _)| storage).collect()
-}
-
 /// What a status says; `None` when it says nothing that is known.
 fn power_of(status: &VmStatus) -> Option<Power> {
     let halted = status.qmpstatus.as_deref().and_then(Halt::of);
@@ -304,22 +265,5 @@ mod tests {
         assert_eq!(new_enough(noticed, at(0)), noticed);
         assert_eq!(new_enough(noticed, at(1)), noticed, "one serves all who end together");
         assert_eq!(new_enough(noticed, at(30)), at(28), "another may have the number by now");
-    }
-
-    #[test]
-    fn a_seed_that_was_left_is_looked_for_wherever_it_may_lie() {
-        let on = |name: &str, ids: Option<&[&str]>| {
-            let ids = ids.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
-            (name.parse().unwrap(), ids)
-        };
-        let found = |listed| -> Vec<String> {
-            let all = may_hold("105".parse().unwrap(), listed);
-            all.iter().map(ToString::to_string).collect()
-        };
-        let other = on("nfs", Some(&["nfs:iso/user-data-1050.iso", "nfs:iso/debian.iso"]));
-        let full = on("local", Some(&["local:iso/user-data-105.iso"]));
-        let silent = on("old", None);
-        assert_eq!(found(vec![silent.clone(), other.clone(), full]), ["local", "old"]);
-        assert_eq!(found(vec![other, silent]), ["old"]);
     }
 }

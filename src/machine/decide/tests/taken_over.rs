@@ -43,10 +43,10 @@ fn a_number_that_capmox_recorded_without_a_vm_is_placed_anew_under_it() {
 #[test]
 fn a_seed_that_capmox_stored_and_never_attached_goes_with_its_machine() {
     let mut facts = cut_short(deleted(cloned()));
-    assert_eq!(decided(&facts), Decision::Look(Look::LeftSeeds));
-    facts.left_seeds = Some(Seen::Unknown("no route".to_owned()));
+    assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
+    facts.iso_storages = Some(Seen::Unknown("no route".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
-    facts.left_seeds = Some(storages(&["local", "nfs"]));
+    facts.iso_storages = Some(storages(&["local", "nfs"]));
     does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
     facts.status().bootstrap_iso = Some(ISO.to_owned());
     facts.power = Some(Seen::Present(Power::Stopped));
@@ -64,7 +64,7 @@ fn without_its_tag_or_a_storage_no_file_is_deleted_by_name() {
     let mut plain = deleted(cloned());
     set_config(&mut plain, config_with(&[("tags", "prod")]));
     let mut nowhere = cut_short(deleted(cloned()));
-    nowhere.left_seeds = Some(storages(&[]));
+    nowhere.iso_storages = Some(storages(&[]));
     for mut facts in [plain, nowhere] {
         facts.power = Some(Seen::Present(Power::Stopped));
         does(&facts, |s| *s == Step::Destroy);
@@ -91,8 +91,8 @@ fn a_seed_that_capmox_left_on_its_storage_is_deleted_before_its_tag_goes() {
         lock: None,
         memory: None,
     });
-    assert_eq!(decided(&facts), Decision::Look(Look::LeftSeeds));
-    facts.left_seeds = Some(storages(&["local", "nfs"]));
+    assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
+    facts.iso_storages = Some(storages(&["local", "nfs"]));
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
     facts.seed_deleted = true;
     does(&facts, |s| matches!(s, Step::Untag(options) if options["tags"] == "prod"));
