@@ -160,7 +160,7 @@ mod tests {
             trouble: trouble.map(str::to_owned),
         };
         let lost = Fault::new(Class::Transient, "no route to host");
-        let age = Duration::from_secs(60);
+        let age = Duration::from_mins(1);
         assert_eq!(after(task(None), age), Some(TOLD));
         assert_eq!(after(task(Some("no answer")), age), None, "the node answers again");
         assert_eq!(after(Waiting::Connection(lost), age), None, "so does the endpoint");
