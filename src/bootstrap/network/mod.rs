@@ -160,5 +160,5 @@ pub fn networkd_units(plan: &NetworkPlan) -> Result<Vec<Unit>, Problem> {
 /// # Errors
 /// [`Problem::NoDevices`] and [`Problem::Network`] for a plan that no guest could apply.
 pub fn network_config(plan: &NetworkPlan) -> Result<String, Problem> {
-    Ok(render::render(&check::check(plan)?))
+    Ok(render::render(&check::check(plan, check::Reader::Netplan)?))
 }
