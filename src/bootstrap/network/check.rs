@@ -78,6 +78,7 @@ pub(super) fn check(plan: &NetworkPlan, reader: Reader) -> Result<Document, Prob
         return Err(Problem::NoDevices);
     }
     unique(plan)?;
+    let plan = &without_clashes(plan);
     let ethernets = plan.ethernets.iter().enumerate();
     let ethernets = ethernets
         .map(|(index, ethernet)| link(ethernet, index == 0, reader))
@@ -241,23 +242,35 @@ fn default_route(
     Ok(Hop { to, via: Some(via.to_owned()), metric, table: None })
 }
 
+/// The plan without IPv6 metrics of additional devices that an earlier device has too. capmox writes
+/// none there, so that pools with equal ones serve its guests; the kernel's own metric, 1024, then
+/// keeps the first device's way out before the others.
+fn without_clashes(plan: &NetworkPlan) -> NetworkPlan {
+    let mut plan = plan.clone();
+    let mut taken = BTreeSet::new();
+    for fixed in plan.ethernets.iter_mut().filter_map(|ethernet| ethernet.ipv6.as_mut()) {
+        if gateway(fixed).is_some()
+            && let Some(metric) = fixed.metric
+            && !taken.insert(metric)
+        {
+            fixed.metric = None;
+        }
+    }
+    plan
+}
+
 /// Two equal metrics would leave it to chance which way packets take.
 fn metrics_differ(plan: &NetworkPlan) -> Result<(), Problem> {
     let mut owners = BTreeMap::new();
     for ethernet in &plan.ethernets {
-        for (family, fixed) in [(Family::V4, &ethernet.ipv4), (Family::V6, &ethernet.ipv6)] {
-            let Some(fixed) = fixed.as_ref().filter(|fixed| gateway(fixed).is_some()) else {
-                continue;
-            };
-            let Some(metric) = fixed.metric else { continue };
-            if let Some(other) = owners.insert((family.name(), metric), ethernet.label()) {
-                let reason = format!(
-                    "{metric} is also the {} metric of {other}; give one of the two pools another \
-                     annotation metric",
-                    family.name()
-                );
-                return Err(Problem::network(ethernet.label(), family.field("metric"), reason));
-            }
+        let fixed = ethernet.ipv4.as_ref().filter(|fixed| gateway(fixed).is_some());
+        let Some(metric) = fixed.and_then(|fixed| fixed.metric) else { continue };
+        if let Some(other) = owners.insert(metric, ethernet.label()) {
+            let reason = format!(
+                "{metric} is also the IPv4 metric of {other}; give one of the two pools another \
+                 annotation metric"
+            );
+            return Err(Problem::network(ethernet.label(), Family::V4.field("metric"), reason));
         }
     }
     Ok(())

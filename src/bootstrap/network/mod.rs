@@ -18,7 +18,8 @@
 //! lower-case and quoted, because YAML 1.1 takes some of them for numbers.
 //!
 //! Where the peer's output is at fault, ours differs: DNS servers are each device's own, a device
-//! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device.
+//! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device, unless an
+//! earlier one has the same.
 
 mod check;
 mod networkd;
