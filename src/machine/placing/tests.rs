@@ -262,3 +262,28 @@ fn without_a_size_of_its_own_a_machine_takes_what_its_template_has() {
         assert_eq!(reserved(&facts, &listed, config), wanted, "{asked} {config}");
     }
 }
+
+#[test]
+fn memory_that_nobody_asked_for_ranks_the_nodes_and_keeps_none_away() {
+    let mut full = world();
+    for (name, committed) in [("pve1", 64 * GIB), ("pve2", 63 * GIB)] {
+        full.nodes.get_mut(&name.parse().unwrap()).unwrap().committed = committed;
+    }
+    let spec = |memory: serde_json::Value| {
+        facts(&json!({"allowedNodes": ["pve1", "pve2"], "memoryMiB": memory}))
+    };
+    for unasked in [json!(null), json!(0)] {
+        assert_eq!(chosen(&spec(unasked), &full).1, "pve2");
+    }
+    let why = choose_shared(&spec(json!(2048)), &full).unwrap_err();
+    assert!(why.contains("no node has room for 2048 MiB"), "{why}");
+    // With more machines of its role, the one node with room is taken all the same.
+    full.nodes.get_mut(&"pve2".parse().unwrap()).unwrap().committed = 0;
+    full.nodes.get_mut(&"pve2".parse().unwrap()).unwrap().same_role = 3;
+    assert_eq!(chosen(&spec(json!(null)), &full).1, "pve2");
+    for node in full.nodes.values_mut() {
+        node.state = hypervisor::NodeState::Offline;
+    }
+    let why = choose_shared(&spec(json!(null)), &full).unwrap_err();
+    assert!(why.contains("pve1 is offline; pve2 is offline"), "{why}");
+}
