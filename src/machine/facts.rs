@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kube::core::ObjectMeta;
+
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::{
     ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
@@ -277,6 +279,13 @@ pub(super) enum GuestFact {
     Unknown(String),
 }
 
+/// Whether a machine is one of the control plane, by its Machine, which alone carries the label where
+/// people wrote the objects, or by its own label.
+pub(super) fn is_control_plane(own: &ObjectMeta, owner: Option<&Machine>) -> bool {
+    owner.is_some_and(|owner| capi::is_control_plane(&owner.metadata))
+        || capi::is_control_plane(own)
+}
+
 impl Facts {
     /// Whether the object is being deleted.
     pub(super) fn is_deleted(&self) -> bool {
@@ -344,8 +353,7 @@ impl Facts {
 
     /// Whether the Machine is a control-plane machine.
     pub(super) fn is_control_plane(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| capi::is_control_plane(&owner.metadata))
-            || capi::is_control_plane(&self.machine.metadata)
+        is_control_plane(&self.machine.metadata, self.owner.as_ref())
     }
 
     /// Whether nothing may be changed now.
@@ -413,6 +421,24 @@ fn shutdown_timeout(text: &str) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_label_of_the_machine_counts_for_its_role_as_its_own_does() {
+        let labelled = |key: &str| ObjectMeta {
+            labels: Some([(key.to_owned(), String::new())].into()),
+            ..ObjectMeta::default()
+        };
+        let (leads, works) = (labelled(capi::CONTROL_PLANE_LABEL), labelled("pool"));
+        let owner = |metadata: &ObjectMeta| Machine {
+            metadata: metadata.clone(),
+            ..Machine::new("m", capi::MachineSpec::default())
+        };
+        assert!(is_control_plane(&works, Some(&owner(&leads))));
+        assert!(is_control_plane(&leads, Some(&owner(&works))));
+        assert!(is_control_plane(&leads, None));
+        assert!(!is_control_plane(&works, Some(&owner(&works))));
+        assert!(!is_control_plane(&works, None));
+    }
 
     #[test]
     fn a_time_to_shut_down_is_read_in_seconds_and_minutes_and_bounded() {

@@ -20,7 +20,7 @@ use super::decision::Look;
 use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts, Past};
 use super::pass::Pass;
 use super::stores::Stores;
-use crate::api::capi::{self, Cluster};
+use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
 use crate::connections;
@@ -38,12 +38,16 @@ where
     store.get(&ObjectRef::new(name).within(namespace))
 }
 
+/// The Machine that an object belongs to, from its copy.
+fn owner(stores: &Stores, machine: &ProxmoxMachine) -> Option<Arc<Machine>> {
+    let owner = capi::owner(machine.meta(), "Machine")?;
+    read(&stores.owners, &machine.namespace().unwrap_or_default(), &owner.name)
+}
+
 /// What is known without a call.
 pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
     let namespace = machine.namespace().unwrap_or_default();
-    let owner = capi::owner(machine.meta(), "Machine")
-        .and_then(|owner| read(&stores.owners, &namespace, &owner.name))
-        .map(|owner| owner.as_ref().clone());
+    let owner = owner(stores, &machine).map(|owner| owner.as_ref().clone());
     let cluster_name = owner
         .as_ref()
         .and_then(|owner| capi::cluster_name(&owner.metadata))
