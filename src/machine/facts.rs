@@ -62,6 +62,8 @@ pub(super) struct Facts {
     pub bootstrap: Option<Seen<BootstrapData>>,
     /// Storages of the VM's node that take ISO images, in Proxmox's order, when listed.
     pub iso_storages: Option<Seen<Vec<StorageName>>>,
+    /// A seed that the VM's tag alone tells of, when it was sought.
+    pub stray: Option<Seen<String>>,
     /// The guest, when asked.
     pub guest: Option<GuestFact>,
     /// The size in GiB that this process has grown the boot volume to. Proxmox accepted it, and

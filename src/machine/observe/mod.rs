@@ -85,6 +85,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         placement: None,
         bootstrap: None,
         iso_storages: None,
+        stray: None,
         guest: None,
         grown: None,
         template: None,
@@ -211,6 +212,7 @@ impl Pass<'_> {
             }
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
+            Look::Stray => self.facts.stray = Some(self.find_stray_seed().await),
             Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {
