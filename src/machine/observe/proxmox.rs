@@ -10,7 +10,7 @@ use super::super::{act, seed};
 use crate::fault::Class;
 use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
 use crate::ids::{NodeName, StorageName};
-use crate::pve::{ErrorKind, VmStatus};
+use crate::pve::{ErrorKind, StorageStatus, VmStatus};
 use crate::seen::Seen;
 
 /// Between two looks that both find a VM absent, before its addresses are given back.
@@ -191,20 +191,14 @@ impl Pass<'_> {
         }
     }
 
-    /// Storages of the VM's node that take ISO images, as Proxmox lists them.
+    /// Storages of the VM's node that take ISO images: as the manager was told, else as Proxmox lists
+    /// them.
     pub(super) async fn list_iso_storages(&self) -> Seen<Vec<StorageName>> {
         let (Some(endpoint), Some(node)) = (&self.endpoint, self.vm_node()) else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
         match endpoint.storages(&node).await {
-            Ok(storages) => {
-                let (roomy, full): (Vec<_>, Vec<_>) = storages
-                    .into_iter()
-                    .filter(|storage| storage.takes("iso"))
-                    .partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
-                // A full one may have room again when there is no other.
-                Seen::Present(roomy.into_iter().chain(full).map(|one| one.storage).collect())
-            }
+            Ok(storages) => Seen::Present(for_seeds(storages, &self.shared.iso_storages)),
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
@@ -285,6 +279,21 @@ fn power_of(status: &VmStatus) -> Option<Power> {
     }
 }
 
+/// The storages to put a seed on, best first. Where some are named, no other will do.
+fn for_seeds(storages: Vec<StorageStatus>, named: &[StorageName]) -> Vec<StorageName> {
+    let rank = |storage: &StorageStatus| named.iter().position(|name| *name == storage.storage);
+    let mut usable: Vec<StorageStatus> = storages
+        .into_iter()
+        .filter(|storage| storage.takes("iso"))
+        .filter(|storage| named.is_empty() || rank(storage).is_some())
+        .collect();
+    usable.sort_by_key(rank);
+    // A full one may have room again when there is no other.
+    let (roomy, full): (Vec<_>, Vec<_>) =
+        usable.into_iter().partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
+    roomy.into_iter().chain(full).map(|one| one.storage).collect()
+}
+
 /// What a storage says of a file.
 enum Listed {
     /// Whether it holds it.
@@ -313,6 +322,32 @@ fn stray(lists: Vec<(String, Listed)>) -> Seen<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_go_to_the_storages_that_are_named_or_to_any_in_proxmoxs_order() {
+        let storage = |name: &str, content: &str, avail: u64| -> StorageStatus {
+            let value = serde_json::json!({"storage": name, "content": content, "avail": avail});
+            serde_json::from_value(value).expect("a storage")
+        };
+        let all = || {
+            vec![
+                storage("full", "iso", 1),
+                storage("local", "iso,vztmpl", ROOM),
+                storage("disks", "images", ROOM),
+                storage("cephfs", "iso", ROOM),
+            ]
+        };
+        let chosen = |named: &[&str]| {
+            let named: Vec<StorageName> =
+                named.iter().map(|name| name.parse().expect("a name")).collect();
+            let chosen = for_seeds(all(), &named);
+            chosen.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[]), ["local", "cephfs", "full"]);
+        assert_eq!(chosen(&["cephfs"]), ["cephfs"]);
+        assert_eq!(chosen(&["full", "cephfs", "local"]), ["cephfs", "local", "full"]);
+        assert!(chosen(&["disks", "gone"]).is_empty());
+    }
 
     #[test]
     fn a_stray_seed_is_on_the_storage_that_lists_it() {
