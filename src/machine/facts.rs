@@ -131,7 +131,7 @@ pub(super) struct AddressFact {
 /// A claim that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimFact {
-    /// Whether it belongs to this machine.
+    /// Whether it belongs to this machine, or was made beforehand for it.
     pub ours: bool,
     /// What its provider says while it is not answered.
     pub message: Option<String>,
