@@ -40,6 +40,7 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
+use crate::ids::StorageName;
 use decision::Wake;
 use memory::Memory;
 use pass::{Interrupted, Shared};
@@ -71,11 +72,14 @@ pub struct Context {
     pub watch_filter: Option<String>,
     /// Objects of one endpoint worked on at once.
     pub concurrency: u16,
+    /// The only storages for bootstrap data, the preferred one first; any when empty.
+    pub iso_storages: Vec<StorageName>,
 }
 
 /// Runs until `shutdown`; work in hand is finished first.
 pub async fn run(context: Context, shutdown: CancellationToken) {
-    let Context { client, connections, wakes, namespace, watch_filter, concurrency } = context;
+    let Context { client, connections, wakes, namespace, watch_filter, concurrency, iso_storages } =
+        context;
     let bell = Bell::default();
     let selection = Selection { namespace, watch_filter };
     let memory = Arc::new(Memory::default());
@@ -103,6 +107,7 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         clock: Box::new(clock),
         chance: Box::new(quiet::chance),
         at_one_endpoint,
+        iso_storages,
     });
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
         wakes.recv().await.map(|key| (key, wakes))

@@ -21,7 +21,7 @@ use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Leave, ObjectKey, Operation, View};
-use crate::ids::VmId;
+use crate::ids::{StorageName, VmId};
 
 /// Turns of one pass. A whole life takes about twenty; more means that two decisions undo each
 /// other, which is told and slowed down rather than repeated at full speed.
@@ -50,6 +50,8 @@ pub(super) struct Shared {
     pub(super) chance: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Machines that may ask one endpoint at once.
     pub(super) at_one_endpoint: usize,
+    /// The only storages for seeds, the preferred one first; any when empty.
+    pub(super) iso_storages: Vec<StorageName>,
 }
 
 impl Shared {

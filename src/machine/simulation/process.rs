@@ -232,6 +232,7 @@ fn start(world: &Arc<World>, shutdown: CancellationToken) -> Process {
         clock: Box::new(move || clock.wall_clock()),
         chance: Box::new(move || dice.lock().dice.next()),
         at_one_endpoint: 10,
+        iso_storages: Vec::new(),
     });
     Process { shared, copies, changes, woken }
 }
