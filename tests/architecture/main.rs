@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod book;
+mod cited;
 mod dependencies;
 mod rules;
 mod self_test;
