@@ -18,6 +18,7 @@ use k8s_openapi::jiff::SignedDuration;
 use crate::connection::StatusWriter;
 use crate::connections::Given;
 use crate::hypervisor::CloneLimits;
+use crate::ids::StorageName;
 use crate::runtime::{self, Bind, LogFormat, Logging, TlsVersion};
 
 /// Cluster API infrastructure provider for Proxmox VE.
@@ -75,6 +76,11 @@ struct Flags {
     /// VMs that are cloned at once to one storage; 0 for any number
     #[arg(long, value_name = "N", default_value_t = 16)]
     max_clones_per_storage: usize,
+
+    /// Storages for the ISO images with bootstrap data, by commas, the preferred one first; no other is
+    /// used. Without it: those with content type iso, in Proxmox's order
+    #[arg(long, default_value = "", value_parser = storages, value_name = "NAMES", hide_default_value = true)]
+    iso_storage: String,
 
     /// Serve InClusterIPPool and GlobalInClusterIPPool where no IPAM provider is installed
     #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
@@ -200,6 +206,17 @@ fn status_writer(text: &str) -> Result<StatusWriter, String> {
     }
 }
 
+fn storages(text: &str) -> Result<String, String> {
+    match names(text).find_map(|name| name.parse::<StorageName>().err()) {
+        Some(error) => Err(format!("expected names of storages, by commas: {error}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
 fn feature_gates(text: &str) -> Result<String, String> {
     let is_gate = |gate: &str| {
         gate.split_once('=').is_some_and(|(name, value)| {
@@ -316,6 +333,7 @@ fn settings(
             node: flags.max_clones_per_node,
             storage: flags.max_clones_per_storage,
         },
+        iso_storages: names(&flags.iso_storage).filter_map(|name| name.parse().ok()).collect(),
         embedded_ipam: flags.embedded_ipam,
         connection_status: flags.connection_status,
         credentials_secret: filled(flags.credentials_secret),

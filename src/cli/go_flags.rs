@@ -11,6 +11,7 @@ const WITH_VALUE: &[&str] = &[
     "diagnostics-address",
     "feature-gates",
     "health-probe-bind-address",
+    "iso-storage",
     "kubeconfig",
     "leader-elect-lease-duration",
     "leader-elect-renew-deadline",

@@ -76,6 +76,8 @@ fn flags_are_read_in_any_form() {
         "3",
         "--max-clones-per-storage",
         "2",
+        "--iso-storage",
+        "cephfs, local",
         "--logging-format=json",
         "--tls-min-version=VersionTLS13",
         "--vmodule=x=1",
@@ -91,6 +93,7 @@ fn flags_are_read_in_any_form() {
     assert_eq!(settings.health, Bind::Off);
     assert_eq!(settings.concurrency, 3);
     assert_eq!((settings.clones.endpoint, settings.clones.storage), (32, 2));
+    assert_eq!(settings.iso_storages, ["cephfs", "local"].map(|name| name.parse().unwrap()));
     assert_eq!(settings.tls_min_version, TlsVersion::V13);
     assert!(settings.notes.iter().any(|note| note.contains("--vmodule")), "{:?}", settings.notes);
 }
@@ -107,6 +110,7 @@ fn what_is_not_understood_is_refused_with_what_was_meant() {
         (&["--diagnostics-address=8443"], ":PORT"),
         (&["--feature-gates=ClusterTopology"], "Name=true"),
         (&["--logging-format=xml"], "text or json"),
+        (&["--iso-storage=local:iso"], "names of storages"),
         (&["--v"], "value is required"),
         (&["--concurrency=0"], "1..=1000"),
         (&["--connection-status=no"], "expected auto, write or read"),

@@ -1,6 +1,6 @@
 //! What to do for a ProxmoxCluster. Pure: the same facts lead to the same decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -175,7 +175,8 @@ fn since(earlier: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// Where the machines are. A machine that has no node in its own status keeps the one that was
-/// known before: after `clusterctl move`, or under capmox in mid-clone, only that one is left.
+/// known before: after `clusterctl move`, or under capmox in mid-clone, only that one is left. So does
+/// one that capmox, which goes by the Machine's label, listed with the control planes.
 fn locations(cluster: &ProxmoxCluster, around: &Surroundings) -> Option<NodeLocations> {
     let machines = around.machines.present()?;
     let old = cluster.status.as_ref().and_then(|status| status.node_locations.as_ref());
@@ -184,11 +185,17 @@ fn locations(cluster: &ProxmoxCluster, around: &Surroundings) -> Option<NodeLoca
         .flat_map(|old| old.control_plane.iter().chain(&old.workers))
         .map(|location| (location.machine.name.as_str(), location.node.as_str()))
         .collect();
+    let led: BTreeSet<&str> = old
+        .iter()
+        .flat_map(|old| &old.control_plane)
+        .map(|location| location.machine.name.as_str())
+        .collect();
     let mut new = NodeLocations::default();
     for machine in machines {
         let node = machine.node.as_deref().or_else(|| known.get(machine.name.as_str()).copied());
         let Some(node) = node else { continue };
-        let list = if machine.is_control_plane { &mut new.control_plane } else { &mut new.workers };
+        let is_control_plane = machine.is_control_plane || led.contains(machine.name.as_str());
+        let list = if is_control_plane { &mut new.control_plane } else { &mut new.workers };
         let machine = ObjectName { name: machine.name.clone() };
         list.push(NodeLocation { machine, node: node.to_owned() });
     }

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use crate::api::{ObservedSecret, ProxmoxCluster, reasons};
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{CloneLimits, Endpoint, Wakes};
+use crate::hypervisor::{CloneLimits, Endpoint, ObjectKey, Wakes};
 use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
 
 pub use by_hand::client;
@@ -195,6 +195,17 @@ impl Connections {
         {
             let insecure = reading.is_insecure.then(|| remedy::three_ways(&source));
             Look { secrets: secrets.collect(), endpoint, insecure }
+        }
+    }
+
+    /// Lets go of all that is kept for an object that is gone, at whichever endpoint.
+    pub fn let_go(&self, key: &ObjectKey, uid: &str) {
+        let (endpoints, ledgers) = lock(&self.shared.pool).all();
+        for endpoint in endpoints {
+            endpoint.unwatch(key);
+        }
+        for ledger in ledgers {
+            lock(&ledger).forget(uid);
         }
     }
 

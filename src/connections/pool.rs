@@ -125,6 +125,12 @@ impl<S: std::hash::Hash + Eq + Clone> Pool<S> {
         ledger
     }
 
+    /// Everything that is shared; a ledger for each of its addresses.
+    pub(super) fn all(&self) -> (Vec<Arc<Endpoint>>, Vec<Arc<Mutex<Ledger>>>) {
+        let endpoints = self.endpoints.values().map(Arc::clone);
+        (endpoints.collect(), self.ledgers.values().map(Arc::clone).collect())
+    }
+
     fn sweep(&mut self) {
         let sources = &self.sources;
         let is_unused = |digest: &Digest, _: &mut Arc<Endpoint>| {

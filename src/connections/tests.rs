@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::source::Allowed;
 use super::*;
-use crate::hypervisor::ObjectKey;
+use crate::hypervisor::{Operation, Promise};
 use crate::pve::Call;
 
 const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
@@ -237,4 +237,19 @@ async fn a_rotation_replaces_the_endpoint_and_lets_go_of_the_one_before() {
     connections.shared.forgotten(&object("a"));
     assert!(lock(&connections.shared.pool).known(&key("a")).is_none());
     assert!(lock(&connections.shared.pool).known(&key("b")).is_some());
+}
+
+#[tokio::test]
+async fn nothing_is_kept_for_an_object_that_is_gone() {
+    let own = Own::new(given("https://pve:8006/", "a@pve!b", UUID));
+    let connections = connections(own);
+    let endpoint = connections.of(&plain()).await.unwrap();
+    let key = ObjectKey { namespace: "ns".into(), name: "w-1".into() };
+    let upid = "UPID:pve1:000ACD12:00BC614E:679A423B:qmclone:9000:capmox@pve!capi:";
+    endpoint.follow(&key, upid.parse().unwrap(), Operation::Clone);
+    let promise = Promise { owner: "uid".into(), node: None, memory: 0, group: "c/workers".into() };
+    endpoint.ledger().restore("105".parse().unwrap(), promise).unwrap();
+    connections.let_go(&key, "uid");
+    assert_eq!(endpoint.task(&key), None);
+    assert!(endpoint.ledger().promises().is_empty());
 }

@@ -92,6 +92,15 @@ impl Ledger {
         }
     }
 
+    /// Ends all promises to `owner`, which is gone.
+    pub fn forget(&mut self, owner: &str) {
+        let before = self.promises.len();
+        self.promises.retain(|_, held| held.owner != owner);
+        if self.promises.len() != before {
+            self.version += 1;
+        }
+    }
+
     /// Remembers that somebody else has `vmid`, so that it is not chosen again for some time.
     pub fn mark_taken(&mut self, vmid: VmId, now: Instant) {
         self.taken.insert(vmid, now);
@@ -129,6 +138,21 @@ mod tests {
         );
         ledger.release(VmId::MIN, "a");
         assert!(ledger.taken(Instant::now()).is_empty());
+    }
+
+    #[test]
+    fn promises_end_with_whom_they_were_made_to() {
+        let mut ledger = Ledger::default();
+        let other = VmId::MIN.next().unwrap();
+        ledger.restore(VmId::MIN, promise("a")).unwrap();
+        ledger.restore(other, promise("b")).unwrap();
+        let seen = ledger.version();
+        ledger.forget("a");
+        assert_eq!(ledger.taken(Instant::now()), [other].into());
+        assert_ne!(ledger.version(), seen, "what was chosen before is chosen anew");
+        let seen = ledger.version();
+        ledger.forget("a");
+        assert_eq!(ledger.version(), seen);
     }
 
     #[test]

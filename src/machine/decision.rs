@@ -44,6 +44,8 @@ pub(super) enum Look {
     Bootstrap,
     /// Storages that take the seed.
     IsoStorages,
+    /// On which storage a seed is that nothing names but the VM's tag.
+    Stray,
     /// Whether this seed is whole on its storage.
     Stored(String),
     /// Agent and cloud-init.

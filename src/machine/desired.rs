@@ -1,7 +1,8 @@
 //! What the VM's configuration should say, and which options bring it there. Pure.
 //!
 //! Only what differs is written, and what the template says besides stays: MAC addresses, firewall
-//! flags and queues of network devices, tags, and devices that the machine does not name.
+//! flags and queues of network devices, tags, and devices that the machine does not name. VLAN and
+//! MTU of the template go with its bridge.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -80,10 +81,39 @@ fn wanted_devices(facts: &Facts) -> Vec<(&str, Wanted<'_>)> {
     default.chain(more).collect()
 }
 
-/// Devices that differ in what the machine asks for; MTU and VLAN that it does not name are kept.
+impl Wanted<'_> {
+    /// Whether a device is as the machine asks for it, in all that the machine names.
+    fn is(&self, device: &NetDevice) -> bool {
+        device.model() == Some(self.model.as_str())
+            && device.bridge() == Some(self.bridge)
+            && self.mtu.is_none_or(|mtu| device.mtu() == Some(mtu))
+            && self.vlan.is_none_or(|vlan| device.vlan() == Some(vlan))
+    }
+
+    /// The device as it is to be. What the machine cannot say is kept from the one that was found.
+    fn written(&self, found: Option<NetDevice>) -> NetDevice {
+        let model = self.model.as_str();
+        let mut device = found.unwrap_or_else(|| NetDevice::new(model));
+        if device.model() != Some(model) {
+            device.set_model(model);
+        }
+        device.set("bridge", self.bridge);
+        for (key, value) in [("mtu", self.mtu), ("tag", self.vlan)] {
+            match value {
+                Some(value) => device.set(key, value),
+                None => device.remove(key),
+            }
+        }
+        device
+    }
+}
+
+/// The devices to write. As soon as one differs, all that the machine names are written, and lose a
+/// VLAN and an MTU that it does not name, as under capmox: those belong to the template's bridges,
+/// and on the machine's they would put the guest into another network.
 fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>, String> {
-    let mut options = BTreeMap::new();
-    for (name, wanted) in wanted_devices(facts) {
+    let wanted = wanted_devices(facts);
+    for (name, device) in &wanted {
         let number = name.strip_prefix("net").and_then(|n| n.parse::<u8>().ok());
         if number.is_none_or(|n| n > 31) {
             return Err(format!(
@@ -91,33 +121,23 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
                  expected net1 to net31"
             ));
         }
-        if !is_bridge(wanted.bridge) {
+        if !is_bridge(device.bridge) {
             return Err(format!(
                 "spec.network: bridge {:?} of {name} is no name of a bridge of Proxmox: expected \
                  letters, digits, '-', '_' and '.'",
-                wanted.bridge
+                device.bridge
             ));
         }
-        let model = wanted.model.as_str();
-        let found = config.net(name);
-        let mut device = found.clone().unwrap_or_else(|| NetDevice::new(model));
-        if device.model() != Some(model) {
-            device.set_model(model);
-        }
-        if device.bridge() != Some(wanted.bridge) {
-            device.set("bridge", wanted.bridge);
-        }
-        if let Some(mtu) = wanted.mtu.filter(|mtu| device.mtu() != Some(*mtu)) {
-            device.set("mtu", mtu);
-        }
-        if let Some(vlan) = wanted.vlan.filter(|vlan| device.vlan() != Some(*vlan)) {
-            device.set("tag", vlan);
-        }
-        if found.as_ref() != Some(&device) {
-            options.insert(name.to_owned(), device.to_string());
-        }
     }
-    Ok(options)
+    if wanted.iter().all(|(name, wanted)| config.net(name).is_some_and(|found| wanted.is(&found))) {
+        return Ok(BTreeMap::new());
+    }
+    let written = wanted.into_iter().filter_map(|(name, wanted)| {
+        let found = config.net(name);
+        let device = wanted.written(found.clone());
+        (found.as_ref() != Some(&device)).then(|| (name.to_owned(), device.to_string()))
+    });
+    Ok(written.collect())
 }
 
 /// Proxmox's own rule for the option; a comma would begin another option of the device.

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kube::core::ObjectMeta;
+
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::{
     ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
@@ -60,6 +62,8 @@ pub(super) struct Facts {
     pub bootstrap: Option<Seen<BootstrapData>>,
     /// Storages of the VM's node that take ISO images, in Proxmox's order, when listed.
     pub iso_storages: Option<Seen<Vec<StorageName>>>,
+    /// A seed that the VM's tag alone tells of, when it was sought.
+    pub stray: Option<Seen<String>>,
     /// The guest, when asked.
     pub guest: Option<GuestFact>,
     /// The size in GiB that this process has grown the boot volume to. Proxmox accepted it, and
@@ -127,7 +131,7 @@ pub(super) struct AddressFact {
 /// A claim that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClaimFact {
-    /// Whether it belongs to this machine.
+    /// Whether it belongs to this machine, or was made beforehand for it.
     pub ours: bool,
     /// What its provider says while it is not answered.
     pub message: Option<String>,
@@ -277,6 +281,13 @@ pub(super) enum GuestFact {
     Unknown(String),
 }
 
+/// Whether a machine is one of the control plane, by its Machine, which alone carries the label where
+/// people wrote the objects, or by its own label.
+pub(super) fn is_control_plane(own: &ObjectMeta, owner: Option<&Machine>) -> bool {
+    owner.is_some_and(|owner| capi::is_control_plane(&owner.metadata))
+        || capi::is_control_plane(own)
+}
+
 impl Facts {
     /// Whether the object is being deleted.
     pub(super) fn is_deleted(&self) -> bool {
@@ -344,8 +355,7 @@ impl Facts {
 
     /// Whether the Machine is a control-plane machine.
     pub(super) fn is_control_plane(&self) -> bool {
-        self.owner.as_ref().is_some_and(|owner| capi::is_control_plane(&owner.metadata))
-            || capi::is_control_plane(&self.machine.metadata)
+        is_control_plane(&self.machine.metadata, self.owner.as_ref())
     }
 
     /// Whether nothing may be changed now.
@@ -413,6 +423,24 @@ fn shutdown_timeout(text: &str) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_label_of_the_machine_counts_for_its_role_as_its_own_does() {
+        let labelled = |key: &str| ObjectMeta {
+            labels: Some([(key.to_owned(), String::new())].into()),
+            ..ObjectMeta::default()
+        };
+        let (leads, works) = (labelled(capi::CONTROL_PLANE_LABEL), labelled("pool"));
+        let owner = |metadata: &ObjectMeta| Machine {
+            metadata: metadata.clone(),
+            ..Machine::new("m", capi::MachineSpec::default())
+        };
+        assert!(is_control_plane(&works, Some(&owner(&leads))));
+        assert!(is_control_plane(&leads, Some(&owner(&works))));
+        assert!(is_control_plane(&leads, None));
+        assert!(!is_control_plane(&works, Some(&owner(&works))));
+        assert!(!is_control_plane(&works, None));
+    }
 
     #[test]
     fn a_time_to_shut_down_is_read_in_seconds_and_minutes_and_bounded() {

@@ -75,6 +75,7 @@ pub(super) fn fresh() -> Facts {
         placement: None,
         bootstrap: None,
         iso_storages: None,
+        stray: None,
         guest: None,
         grown: None,
         template: None,

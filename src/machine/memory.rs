@@ -26,6 +26,8 @@ const BEHIND: Duration = Duration::from_secs(30);
 /// What is remembered of one machine.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Remembered {
+    /// UID of the machine; another one may take its name.
+    owner: Option<String>,
     /// Faults in a row.
     pub(super) faults: u32,
     /// How it fares at an endpoint that is crowded.
@@ -83,9 +85,41 @@ impl Memory {
         work(all.entry(key.clone()).or_default())
     }
 
+    /// From now on what is remembered is of the machine with this UID. Gives that of another one
+    /// that it is of so far.
+    pub(super) fn belongs_to(&self, key: &ObjectKey, uid: &str) -> Option<String> {
+        self.with(key, |remembered| match &remembered.owner {
+            Some(owner) if owner != uid => Some(owner.clone()),
+            _ => {
+                remembered.owner.get_or_insert_with(|| uid.to_owned());
+                None
+            }
+        })
+    }
+
+    /// The machines of which something is remembered, with their UIDs.
+    pub(super) fn owners(&self) -> Vec<(ObjectKey, String)> {
+        let all = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = all.iter().map(|(key, remembered)| {
+            let owner = remembered.owner.clone().unwrap_or_default();
+            (key.clone(), owner)
+        });
+        owned.collect()
+    }
+
+    /// Forgets a machine, unless another one has its name by now.
+    pub(super) fn forget(&self, key: &ObjectKey, uid: &str) {
+        let mut all = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of =
+            |remembered: &Remembered| remembered.owner.as_deref().is_none_or(|owner| owner == uid);
+        if all.get(key).is_some_and(is_of) {
+            all.remove(key);
+        }
+    }
+
     /// Forgets a machine that is gone.
     pub(super) fn bury(&self, key: &ObjectKey, uid: &str) {
-        self.machines.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.forget(key, uid);
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         gone.retain(|_, since| since.elapsed() < BEHIND);
         gone.insert(uid.to_owned(), tokio::time::Instant::now());

@@ -23,6 +23,7 @@ mod seed;
 #[cfg(test)]
 mod simulation;
 mod stores;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +40,13 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::connections::Connections;
 use crate::hypervisor::ObjectKey;
+use crate::ids::StorageName;
 use decision::Wake;
 use memory::Memory;
 use pass::{Interrupted, Shared};
 use quiet::Bell;
-use stores::{Selection, Stored};
+use stores::{Ringer, Selection, Stored};
+use traces::Traces;
 
 /// How long the first lists may take; the API server answers them within a second or so.
 const FIRST_READING: Duration = Duration::from_secs(10);
@@ -69,19 +72,27 @@ pub struct Context {
     pub watch_filter: Option<String>,
     /// Objects of one endpoint worked on at once.
     pub concurrency: u16,
+    /// The only storages for bootstrap data, the preferred one first; any when empty.
+    pub iso_storages: Vec<StorageName>,
 }
 
 /// Runs until `shutdown`; work in hand is finished first.
 pub async fn run(context: Context, shutdown: CancellationToken) {
-    let Context { client, connections, wakes, namespace, watch_filter, concurrency } = context;
+    let Context { client, connections, wakes, namespace, watch_filter, concurrency, iso_storages } =
+        context;
     let bell = Bell::default();
     let selection = Selection { namespace, watch_filter };
-    let (stores, controller) = stores::start(&client, &selection, &bell);
+    let memory = Arc::new(Memory::default());
+    let traces = Traces {
+        bell: bell.clone(),
+        memory: Arc::clone(&memory),
+        connections: Arc::clone(&connections),
+    };
+    let (stores, controller) = stores::start(&client, &selection, &traces);
     let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
-    let memory = Memory::default();
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
-    let ringing = bell.clone();
+    let ringing = Ringer { bell: bell.clone(), machines: stores.machines.clone() };
     #[expect(clippy::disallowed_methods, reason = "the one place where machines read the clock")]
     let clock = Timestamp::now;
     let shared = Arc::new(Shared {
@@ -91,10 +102,12 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
         recorder,
         memory,
         bell,
+        traces,
         started,
         clock: Box::new(clock),
         chance: Box::new(quiet::chance),
         at_one_endpoint,
+        iso_storages,
     });
     let wakes = futures::stream::unfold(wakes, |mut wakes| async move {
         wakes.recv().await.map(|key| (key, wakes))

@@ -16,11 +16,12 @@ use super::observe;
 use super::quiet::{Bell, Rest, spread, unwritten};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
+use super::traces::{Traces, holds};
 use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Leave, ObjectKey, Operation, View};
-use crate::ids::VmId;
+use crate::ids::{StorageName, VmId};
 
 /// Turns of one pass. A whole life takes about twenty; more means that two decisions undo each
 /// other, which is told and slowed down rather than repeated at full speed.
@@ -39,8 +40,9 @@ pub(super) struct Shared {
     pub(super) connections: Arc<Connections>,
     pub(super) stores: Stores,
     pub(super) recorder: Recorder,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     pub(super) bell: Bell,
+    pub(super) traces: Traces,
     pub(super) started: tokio::time::Instant,
     /// The time, which decisions and reports get as an argument.
     pub(super) clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -48,15 +50,25 @@ pub(super) struct Shared {
     pub(super) chance: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Machines that may ask one endpoint at once.
     pub(super) at_one_endpoint: usize,
+    /// The only storages for seeds, the preferred one first; any when empty.
+    pub(super) iso_storages: Vec<StorageName>,
 }
 
 impl Shared {
     /// Runs a pass, if there is anything to do, and says when the next one is due.
     pub(super) async fn serve(&self, machine: ProxmoxMachine) -> Result<Wake, Interrupted> {
-        match self.still_rests(&machine) {
+        let key = observe::key_of(&machine);
+        let uid = machine.metadata.uid.clone().unwrap_or_default();
+        self.traces.greet(&key, &uid);
+        let wake = match self.still_rests(&machine) {
             Some(wake) => Ok(wake),
             None => Box::pin(Pass::new(self, machine).run()).await,
+        };
+        // It may have gone meanwhile by other hands.
+        if !holds(&self.stores.machines, &key, &uid) {
+            self.traces.forget(&key, &uid);
         }
+        wake
     }
 
     /// What to go on waiting for, if nothing has happened since the last pass but its own writes.

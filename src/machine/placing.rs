@@ -152,7 +152,14 @@ fn node(
             .and_then(|hints| hints.memory_adjustment)
             .and_then(|percent| u64::try_from(percent).ok()),
     };
-    placement::choose_node(&request, &nodes).map_err(|why| match domain {
+    // The template's own memory, which nobody asked for, ranks nodes and keeps none away, as in capmox:
+    // where it fits nowhere, the node with the most memory left takes the machine.
+    let unasked = asked_memory(&facts.machine.spec).is_none();
+    let chosen = placement::choose_node(&request, &nodes).or_else(|why| {
+        let small = Request { memory: 0, ..request };
+        if unasked { placement::choose_node(&small, &nodes).map_err(|_| why) } else { Err(why) }
+    });
+    chosen.map_err(|why| match domain {
         Some(domain) => format!("in failure domain {domain}, {why}"),
         None => why.to_string(),
     })

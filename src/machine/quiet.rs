@@ -25,6 +25,11 @@ impl Bell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
+    /// The machine is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.rang(key);
+    }
+
     /// Whether something happened since this was asked last.
     pub(super) fn rang(&self, key: &ObjectKey) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
@@ -160,7 +165,7 @@ mod tests {
             trouble: trouble.map(str::to_owned),
         };
         let lost = Fault::new(Class::Transient, "no route to host");
-        let age = Duration::from_secs(60);
+        let age = Duration::from_mins(1);
         assert_eq!(after(task(None), age), Some(TOLD));
         assert_eq!(after(task(Some("no answer")), age), None, "the node answers again");
         assert_eq!(after(Waiting::Connection(lost), age), None, "so does the endpoint");

@@ -421,8 +421,9 @@ fn waited(facts: &Facts, waiting: &Waiting) -> Option<State> {
             reasons::VM_PROVISION_FAILED,
             format!(
                 "node {node} has no active storage with content type iso for the bootstrap data: \
-                 add iso to the content of one of its storages, and give the token \
-                 Datastore.AllocateTemplate and Datastore.Audit on it"
+                 add iso to the content of one of its storages (of one that --iso-storage of the \
+                 manager names, if it is given), and give the token Datastore.AllocateTemplate \
+                 and Datastore.Audit on it"
             ),
         ),
         gate_or_guest => waited_for_others(facts, gate_or_guest),

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -13,6 +13,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::quiet::Bell;
+use super::traces::Traces;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{IPAddress, IPAddressClaim};
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, reasons};
@@ -82,19 +83,23 @@ impl Selection {
     }
 }
 
-/// One kind that is watched: its copy, and the stream that keeps it up to date.
+/// One kind that is watched: its copy, and the stream that keeps it up to date. `told` gets what
+/// the API server tells when the copy has it.
 fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
+    told: impl Fn(&Store<K>, &watcher::Event<K>) + Send + 'static,
 ) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let (reader, writer) = reflector::store();
+    let copy = reader.clone();
     let stream = watcher(api, config)
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer)
+        .inspect_ok(move |event| told(&copy, event))
         .touched_objects()
         // The controller would pause for all kinds when one of them cannot be read.
         .filter_map(|read| async move {
@@ -109,26 +114,58 @@ where
     (reader, stream)
 }
 
+fn unheard<K>(_: &Store<K>, _: &watcher::Event<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+}
+
+/// Rings for machines that are there. What belonged to one that is gone goes after it, and nobody
+/// would hear.
+#[derive(Clone)]
+pub(super) struct Ringer {
+    pub(super) bell: Bell,
+    pub(super) machines: Store<Stored>,
+}
+
+impl Ringer {
+    fn ring(&self, woken: &ObjectRef<Stored>) {
+        if self.machines.get(woken).is_some() {
+            self.bell.ring(key_of(woken));
+        }
+    }
+}
+
 /// Watches everything and starts the controller of ProxmoxMachines on it.
 pub(super) fn start(
     client: &Client,
     selection: &Selection,
-    bell: &Bell,
+    traces: &Traces,
 ) -> (Stores, Controller<Stored>) {
     let all = watcher::Config::default;
-    let (machines, machine_stream) = watch::<Stored>(selection.api(client), selection.own());
-    let (owners, owner_stream) = watch::<Machine>(selection.api(client), all());
-    let (clusters, cluster_stream) = watch::<Cluster>(selection.api(client), all());
+    let gone = traces.clone();
+    let told = move |copy: &Store<Stored>, event: &watcher::Event<Stored>| match event {
+        watcher::Event::Delete(machine) => {
+            let key = key_of(&ObjectRef::from_obj(machine));
+            gone.forget(&key, machine.meta().uid.as_deref().unwrap_or_default());
+        }
+        watcher::Event::InitDone => gone.sweep(copy),
+        _ => {}
+    };
+    let (machines, machine_stream) = watch(selection.api(client), selection.own(), told);
+    let (owners, owner_stream) = watch::<Machine>(selection.api(client), all(), unheard);
+    let (clusters, cluster_stream) = watch::<Cluster>(selection.api(client), all(), unheard);
     let (infra, infra_stream) =
-        watch::<DeserializeGuard<ProxmoxCluster>>(selection.api(client), all());
-    let (claims, claim_stream) = watch::<IPAddressClaim>(selection.api(client), all());
-    let (addresses, address_stream) = watch::<IPAddress>(selection.api(client), all());
+        watch::<DeserializeGuard<ProxmoxCluster>>(selection.api(client), all(), unheard);
+    let (claims, claim_stream) = watch::<IPAddressClaim>(selection.api(client), all(), unheard);
+    let (addresses, address_stream) = watch::<IPAddress>(selection.api(client), all(), unheard);
 
     let (by_cluster, by_infra) = (machines.clone(), machines.clone());
     let infra_clusters = clusters.clone();
+    let ringer = Ringer { bell: traces.bell.clone(), machines: machines.clone() };
     let rings = || {
-        let bell = bell.clone();
-        move |woken: &ObjectRef<Stored>| bell.ring(key_of(woken))
+        let ringer = ringer.clone();
+        move |woken: &ObjectRef<Stored>| ringer.ring(woken)
     };
     let (by_owner, by_cluster_too, by_infra_too) = (rings(), rings(), rings());
     let (by_claim, by_address) = (rings(), rings());
@@ -228,11 +265,11 @@ fn machine_of_claim(claim: &str) -> Option<&str> {
 /// The woken machines as the controller wants them.
 pub(super) fn woken(
     wakes: impl Stream<Item = ObjectKey> + Send + 'static,
-    bell: Bell,
+    ringer: Ringer,
 ) -> impl Stream<Item = ObjectRef<Stored>> + Send + 'static {
     wakes.map(move |key| {
         let woken = ObjectRef::new(&key.name).within(&key.namespace);
-        bell.ring(key);
+        ringer.ring(&woken);
         woken
     })
 }
@@ -243,7 +280,27 @@ fn key_of(woken: &ObjectRef<Stored>) -> ObjectKey {
 
 #[cfg(test)]
 mod tests {
-    use super::machine_of_claim;
+    use kube::core::DeserializeGuard;
+
+    use super::super::fixture::fresh;
+    use super::*;
+
+    #[test]
+    fn the_bell_rings_for_machines_that_are_there() {
+        let (machines, mut copies) = reflector::store::<Stored>();
+        let ringer = Ringer { bell: Bell::default(), machines };
+        let machine = DeserializeGuard(Ok(fresh().machine));
+        let woken = ObjectRef::from_obj(&machine);
+        let rings = || {
+            ringer.ring(&woken);
+            ringer.bell.rang(&key_of(&woken))
+        };
+        assert!(!rings());
+        copies.apply_watcher_event(&watcher::Event::Apply(machine.clone()));
+        assert!(rings());
+        copies.apply_watcher_event(&watcher::Event::Delete(machine.clone()));
+        assert!(!rings(), "its claims go after it");
+    }
 
     #[test]
     fn a_claim_names_its_machine() {

@@ -26,6 +26,7 @@ pub use telemetry::{LogFormat, Logging};
 use crate::connection::StatusWriter;
 use crate::connections::Given;
 use crate::hypervisor::CloneLimits;
+use crate::ids::StorageName;
 
 /// Oldest version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +60,8 @@ pub struct Settings {
     pub concurrency: u16,
     /// Clones at once at each endpoint.
     pub clones: CloneLimits,
+    /// The only storages for bootstrap data, the preferred one first; any when empty.
+    pub iso_storages: Vec<StorageName>,
     /// Whether the embedded allocator serves pools.
     pub embedded_ipam: bool,
     /// Who writes the status of ProxmoxConnections.

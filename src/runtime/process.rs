@@ -163,6 +163,7 @@ async fn serve_and_work(
         watch_filter: settings.watch_filter,
         concurrency: settings.concurrency,
         clones: settings.clones,
+        iso_storages: settings.iso_storages,
         embedded_ipam: settings.embedded_ipam,
         connection_status: settings.connection_status,
     };

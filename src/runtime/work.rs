@@ -17,6 +17,7 @@ use super::process::Error;
 use crate::connection::StatusWriter;
 use crate::connections::{self, Connections, Own};
 use crate::hypervisor::CloneLimits;
+use crate::ids::StorageName;
 use crate::{cluster, connection, embedded_ipam, machine};
 
 /// How long work in hand may take at the end: less than the ten seconds that Kubernetes gives by
@@ -37,6 +38,7 @@ pub(super) struct Work {
     pub(super) watch_filter: Option<String>,
     pub(super) concurrency: u16,
     pub(super) clones: CloneLimits,
+    pub(super) iso_storages: Vec<StorageName>,
     pub(super) embedded_ipam: bool,
     pub(super) connection_status: StatusWriter,
 }
@@ -100,6 +102,7 @@ impl Running {
             watch_filter,
             concurrency,
             clones,
+            iso_storages,
             embedded_ipam,
             connection_status,
         } = work;
@@ -142,6 +145,7 @@ impl Running {
                 namespace,
                 watch_filter,
                 concurrency,
+                iso_storages,
             },
             shutdown.clone(),
         );

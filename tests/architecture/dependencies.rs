@@ -155,7 +155,11 @@ fn list(path: &Path) -> BTreeSet<String> {
 /// Debian packages that `cargo xtask packages` installs: `("name", "what of it is used")`.
 fn installed_packages() -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("xtask/src/packages.rs")).expect("the list");
-    let name = |line: &str| Some(line.strip_prefix("    (\"")?.split_once('"')?.0.to_owned());
+    let name = |line: &str| {
+        let alone = line.split_once("&[(\"").map(|(_, rest)| rest);
+        let rest = line.strip_prefix("    (\"").or(alone)?;
+        Some(rest.split_once('"')?.0.to_owned())
+    };
     text.lines().filter_map(name).collect()
 }
 

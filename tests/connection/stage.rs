@@ -111,6 +111,7 @@ impl Stage {
             namespace: Some(self.namespace.clone()),
             watch_filter: None,
             concurrency: 10,
+            iso_storages: Vec::new(),
         };
         tokio::spawn(machine::run(context, self.shutdown.clone()));
     }

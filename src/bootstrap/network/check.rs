@@ -65,16 +65,27 @@ pub(super) struct Policy {
     pub(super) table: Option<u32>,
 }
 
-pub(super) fn check(plan: &NetworkPlan) -> Result<Document, Problem> {
+/// Who reads the document. systemd-networkd leaves out what it cannot apply and takes the rest, and
+/// capmox asks nothing of what it is given; so only netplan's rules are those of netplan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    Netplan,
+    Networkd,
+}
+
+pub(super) fn check(plan: &NetworkPlan, reader: Reader) -> Result<Document, Problem> {
     if plan.ethernets.is_empty() {
         return Err(Problem::NoDevices);
     }
     unique(plan)?;
+    let plan = &without_clashes(plan);
     let ethernets = plan.ethernets.iter().enumerate();
     let ethernets = ethernets
-        .map(|(index, ethernet)| link(ethernet, index == 0))
+        .map(|(index, ethernet)| link(ethernet, index == 0, reader))
         .collect::<Result<Vec<_>, _>>()?;
-    metrics_differ(plan)?;
+    if reader == Reader::Netplan {
+        metrics_differ(plan)?;
+    }
     let mut owners = BTreeMap::new();
     let vrfs = plan.vrfs.iter();
     let vrfs = vrfs.map(|vrf| vrf_link(vrf, plan, &mut owners)).collect::<Result<Vec<_>, _>>()?;
@@ -121,7 +132,7 @@ fn interface_name(device: &str, name: &str) -> Result<(), Problem> {
     }
 }
 
-fn link(ethernet: &Ethernet, first: bool) -> Result<Link, Problem> {
+fn link(ethernet: &Ethernet, first: bool, reader: Reader) -> Result<Link, Problem> {
     let device = ethernet.label();
     let mut addresses = Vec::new();
     let mut routes = Vec::new();
@@ -132,7 +143,8 @@ fn link(ethernet: &Ethernet, first: bool) -> Result<Link, Problem> {
         addresses.push(address(&device, family, &fixed.address)?);
         match gateway(fixed) {
             Some(via) => routes.push(default_route(&device, family, via, fixed.metric)?),
-            None if first && !dhcp => {
+            // networkd's guests may learn it from router advertisements.
+            None if first && !dhcp && reader == Reader::Netplan => {
                 let reason = format!(
                     "is missing, and the first device needs one for {}; set the gateway of its pool",
                     family.name()
@@ -155,7 +167,7 @@ fn link(ethernet: &Ethernet, first: bool) -> Result<Link, Problem> {
         addresses,
         routes,
         rules: policies(&device, &ethernet.routing_policy, None)?,
-        dns_servers: dns_servers(&device, &ethernet.dns_servers)?,
+        dns_servers: dns_servers(&device, &ethernet.dns_servers, reader)?,
         mtu: ethernet.mtu.filter(|mtu| *mtu >= MIN_MTU),
     })
 }
@@ -230,23 +242,35 @@ fn default_route(
     Ok(Hop { to, via: Some(via.to_owned()), metric, table: None })
 }
 
+/// The plan without IPv6 metrics of additional devices that an earlier device has too. capmox writes
+/// none there, so that pools with equal ones serve its guests; the kernel's own metric, 1024, then
+/// keeps the first device's way out before the others.
+fn without_clashes(plan: &NetworkPlan) -> NetworkPlan {
+    let mut plan = plan.clone();
+    let mut taken = BTreeSet::new();
+    for fixed in plan.ethernets.iter_mut().filter_map(|ethernet| ethernet.ipv6.as_mut()) {
+        if gateway(fixed).is_some()
+            && let Some(metric) = fixed.metric
+            && !taken.insert(metric)
+        {
+            fixed.metric = None;
+        }
+    }
+    plan
+}
+
 /// Two equal metrics would leave it to chance which way packets take.
 fn metrics_differ(plan: &NetworkPlan) -> Result<(), Problem> {
     let mut owners = BTreeMap::new();
     for ethernet in &plan.ethernets {
-        for (family, fixed) in [(Family::V4, &ethernet.ipv4), (Family::V6, &ethernet.ipv6)] {
-            let Some(fixed) = fixed.as_ref().filter(|fixed| gateway(fixed).is_some()) else {
-                continue;
-            };
-            let Some(metric) = fixed.metric else { continue };
-            if let Some(other) = owners.insert((family.name(), metric), ethernet.label()) {
-                let reason = format!(
-                    "{metric} is also the {} metric of {other}; give one of the two pools another \
-                     annotation metric",
-                    family.name()
-                );
-                return Err(Problem::network(ethernet.label(), family.field("metric"), reason));
-            }
+        let fixed = ethernet.ipv4.as_ref().filter(|fixed| gateway(fixed).is_some());
+        let Some(metric) = fixed.and_then(|fixed| fixed.metric) else { continue };
+        if let Some(other) = owners.insert(metric, ethernet.label()) {
+            let reason = format!(
+                "{metric} is also the IPv4 metric of {other}; give one of the two pools another \
+                 annotation metric"
+            );
+            return Err(Problem::network(ethernet.label(), Family::V4.field("metric"), reason));
         }
     }
     Ok(())
@@ -267,11 +291,34 @@ fn mac(device: &str, text: &str) -> Result<String, Problem> {
     }
 }
 
-fn dns_servers(device: &str, servers: &[String]) -> Result<Vec<String>, Problem> {
+fn dns_servers(device: &str, servers: &[String], reader: Reader) -> Result<Vec<String>, Problem> {
     let server = |(index, text): (usize, &String)| {
-        ip(device, || format!("dnsServers[{index}]"), text).map(|_| text.clone())
+        let address = match reader {
+            Reader::Netplan => text,
+            Reader::Networkd => address_of_server(text),
+        };
+        ip(device, || format!("dnsServers[{index}]"), address).map(|_| text.clone())
     };
     servers.iter().enumerate().map(server).collect()
+}
+
+/// The address in a DNS server of networkd: `address:port%interface#name`, all but the address left
+/// out as one likes, an IPv6 address with a port in brackets.
+fn address_of_server(text: &str) -> &str {
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return text;
+    }
+    let server = text.split_once('#').map_or(text, |(server, _)| server);
+    let server = server.split_once('%').map_or(server, |(server, _)| server);
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
+    match server.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+        Some((address, port)) if is_port(port) => return address,
+        _ => {}
+    }
+    match server.split_once(':') {
+        Some((address, port)) if is_port(port) => address,
+        _ => server,
+    }
 }
 
 fn vrf_link<'a>(

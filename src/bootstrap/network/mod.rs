@@ -18,7 +18,8 @@
 //! lower-case and quoted, because YAML 1.1 takes some of them for numbers.
 //!
 //! Where the peer's output is at fault, ours differs: DNS servers are each device's own, a device
-//! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device.
+//! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device, unless an
+//! earlier one has the same.
 
 mod check;
 mod networkd;
@@ -160,5 +161,5 @@ pub fn networkd_units(plan: &NetworkPlan) -> Result<Vec<Unit>, Problem> {
 /// # Errors
 /// [`Problem::NoDevices`] and [`Problem::Network`] for a plan that no guest could apply.
 pub fn network_config(plan: &NetworkPlan) -> Result<String, Problem> {
-    Ok(render::render(&check::check(plan)?))
+    Ok(render::render(&check::check(plan, check::Reader::Netplan)?))
 }

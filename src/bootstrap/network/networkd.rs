@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 
-use super::check::{Document, Hop, Link, Policy, VrfLink, check};
+use super::check::{Document, Hop, Link, Policy, Reader, VrfLink, check};
 use super::{NetworkPlan, Unit};
 use crate::bootstrap::problem::Problem;
 
 pub(super) fn units(plan: &NetworkPlan) -> Result<Vec<Unit>, Problem> {
-    let document = check(plan)?;
+    let document = check(plan, Reader::Networkd)?;
     let mut units = Vec::new();
     for (index, link) in document.ethernets.iter().enumerate() {
         let name = format!("{index:02}-{}.network", link.name);
@@ -179,5 +179,48 @@ mod tests {
              [Route]\nDestination=0.0.0.0/0\nGateway=10.1.0.1\nTable=500\n\n\
              [RoutingPolicyRule]\nFrom=10.1.0.0/24\nTable=500\n"
         );
+    }
+
+    /// networkd takes these, and capmox writes them.
+    #[test]
+    fn a_gateway_may_be_missing_and_metrics_may_be_equal() {
+        let mut plan = plan();
+        plan.ethernets[0].ipv6 =
+            Some(Static { address: "2001:db8::5/64".into(), ..Static::default() });
+        plan.ethernets[1].ipv4 = Some(Static {
+            address: "10.1.0.5/24".into(),
+            gateway: Some("10.1.0.1".into()),
+            metric: Some(100),
+        });
+        let written = units(&plan).expect("renders");
+        assert!(!written[0].contents.contains("::/0"), "{}", written[0].contents);
+        assert!(written[1].contents.contains("Gateway=10.1.0.1\nMetric=100\n"));
+        plan.ethernets[0].ipv4.as_mut().expect("an address").gateway = None;
+        assert!(units(&plan).is_ok());
+    }
+
+    #[test]
+    fn dns_servers_are_written_in_all_forms_of_networkd() {
+        let with = |server: &str| {
+            let mut plan = plan();
+            plan.ethernets[0].dns_servers = vec![server.into()];
+            units(&plan).map(|units| units[0].contents.clone())
+        };
+        for server in [
+            "1.1.1.1",
+            "1.1.1.1#one.one.one.one",
+            "1.1.1.1:853%eth0#one.one.one.one",
+            "2606:4700::1111",
+            "2606:4700::1111#one.one.one.one",
+            "fe80::1%eth0",
+            "[2606:4700::1111]:853#one.one.one.one",
+        ] {
+            let unit = with(server).expect(server);
+            assert!(unit.contains(&format!("DNS={server}\n")), "{unit}");
+        }
+        for server in ["dns.lab", "", "1.1.1.1:0", "1.1.1.1#a\n[Route]", "#name"] {
+            let refusal = with(server).expect_err(server).to_string();
+            assert!(refusal.contains("dnsServers[0]"), "{refusal}");
+        }
     }
 }

@@ -195,13 +195,31 @@ fn devices_must_differ_in_mac_address_and_metric() {
     assert!(text.contains("net0 (eth0): macAddress: is missing"), "{text}");
 
     let mut same_metric = dual_stack(1);
-    same_metric.ipv6.as_mut().unwrap().metric = Some(100);
+    same_metric.ipv4.as_mut().unwrap().metric = Some(100);
     let text = refusal(&plan([dual_stack(0), same_metric.clone()]));
-    assert!(text.contains("net1 (eth1): ipv6.metric: 100"), "{text}");
+    assert!(text.contains("net1 (eth1): ipv4.metric: 100"), "{text}");
 
     // Without a gateway there is no default route whose metric could clash.
-    same_metric.ipv6.as_mut().unwrap().gateway = None;
+    same_metric.ipv4.as_mut().unwrap().gateway = None;
     assert!(network_config(&plan([dual_stack(0), same_metric])).is_ok());
+}
+
+/// A second device on the cluster's own IPv6 pool is one that capmox brings up.
+#[test]
+fn an_ipv6_metric_that_an_earlier_device_has_is_left_out() {
+    let with = |metric: u32| {
+        let mut ethernet = Ethernet { ipv4: None, ..dual_stack(1) };
+        ethernet.ipv6.as_mut().unwrap().metric = Some(metric);
+        let third = Ethernet { ipv4: None, ..dual_stack(2) };
+        let written = value(&plan([dual_stack(0), ethernet, third]));
+        let metric = |name: &str, route: usize| {
+            written["network"]["ethernets"][name]["routes"][route]["metric"].as_u64()
+        };
+        [metric("eth0", 1), metric("eth1", 0), metric("eth2", 0)]
+    };
+    assert_eq!(with(100), [Some(100), None, Some(300)]);
+    assert_eq!(with(200), [Some(100), Some(200), Some(300)]);
+    assert_eq!(with(300), [Some(100), Some(300), None]);
 }
 
 #[test]

@@ -297,7 +297,10 @@ fn without_its_secret_a_cluster_says_so_and_nothing_of_proxmox() {
 #[test]
 fn locations_follow_the_machines() {
     let cluster = cluster(&json!({"status": {"nodeLocations": {
-        "controlPlane": [{"machine": {"name": "moved"}, "node": "pve1"}],
+        "controlPlane": [
+            {"machine": {"name": "by-hand"}, "node": "pve1"},
+            {"machine": {"name": "moved"}, "node": "pve1"},
+        ],
         "workers": [
             {"machine": {"name": "gone"}, "node": "pve1"},
             {"machine": {"name": "known"}, "node": "pve2"},
@@ -314,11 +317,16 @@ fn locations_follow_the_machines() {
         machine("known", None, false),
         machine("unplaced", None, false),
         machine("moved", Some("pve2"), true),
+        // Only its Machine carries the label.
+        machine("by-hand", Some("pve1"), false),
     ]);
     let new =
         serde_json::to_value(live(&cluster, &owner(&json!({})), &facts, at(0)).locations).unwrap();
     let expected = json!({
-        "controlPlane": [{"machine": {"name": "moved"}, "node": "pve2"}],
+        "controlPlane": [
+            {"machine": {"name": "by-hand"}, "node": "pve1"},
+            {"machine": {"name": "moved"}, "node": "pve2"},
+        ],
         "workers": [
             {"machine": {"name": "known"}, "node": "pve2"},
             {"machine": {"name": "new"}, "node": "pve3"},

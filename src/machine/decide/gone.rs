@@ -10,7 +10,9 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity, is_marked};
-use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
+use super::{
+    connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, stray_seed, task_in_flight,
+};
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -78,7 +80,7 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Wait(Waiting::Protected(vmid), Wake::seconds(30));
     }
     // Recorded first, so that the file is found when the VM that names it is gone.
-    let seed = match seed_of(facts, vmid, vm) {
+    let seed = match seed_of(facts, vm) {
         Ok(seed) => seed,
         Err(first) => return first,
     };
@@ -107,31 +109,18 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     }
 }
 
-/// The seed in the VM's drive. With a tag, and neither drive nor record, capmox died between the
-/// upload and the drive: it stored the file on the first ISO storage of the node.
+/// The seed in the VM's drive, the one on record, or one that only the tag tells of.
 ///
 /// # Errors
 /// What to do first.
-fn seed_of(facts: &Facts, vmid: VmId, vm: &VmFact) -> Result<Option<String>, Decision> {
+fn seed_of(facts: &Facts, vm: &VmFact) -> Result<Option<String>, Decision> {
     if let Some(volume) = facts.attached_seed() {
         return Ok(Some(volume));
     }
     if let Some(recorded) = facts.recorded_seed() {
         return Ok(Some(recorded.to_owned()));
     }
-    if !vm.config.tags().contains(seed::TAG) {
-        return Ok(None);
-    }
-    match &facts.iso_storages {
-        None => Err(Decision::Look(Look::IsoStorages)),
-        Some(Seen::Unknown(why)) => {
-            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
-        }
-        Some(Seen::Absent) => Ok(None),
-        Some(Seen::Present(storages)) => {
-            Ok(storages.first().map(|storage| seed::volume(storage, vmid)))
-        }
-    }
+    if vm.config.tags().contains(seed::TAG) { stray_seed(facts) } else { Ok(None) }
 }
 
 fn without_power(facts: &Facts, vmid: VmId) -> Decision {

@@ -121,6 +121,22 @@ fn is_seed_deleted(facts: &Facts, volume: &str) -> Result<bool, Decision> {
     }
 }
 
+/// The seed of a VM with the tag, an empty drive and no record of the file: capmox, or an interrupted
+/// pass, stored it and did not come to the drive. `None` when it is on no storage.
+///
+/// # Errors
+/// What to do first.
+fn stray_seed(facts: &Facts) -> Result<Option<String>, Decision> {
+    match &facts.stray {
+        None => Err(Decision::Look(Look::Stray)),
+        Some(Seen::Absent) => Ok(None),
+        Some(Seen::Present(volume)) => Ok(Some(volume.clone())),
+        Some(Seen::Unknown(why)) => {
+            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30)))
+        }
+    }
+}
+
 fn has_finalizer(facts: &Facts) -> bool {
     facts
         .machine

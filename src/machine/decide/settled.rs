@@ -5,7 +5,7 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
-use super::{is_seed_deleted, just_ended};
+use super::{is_seed_deleted, just_ended, stray_seed};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -133,23 +133,12 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             Step::ForgetSeed
         }),
         (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
-        (None, None) if tagged => stray(facts, vmid, vm),
+        (None, None) if tagged => match stray_seed(facts) {
+            Err(first) => first,
+            Ok(Some(volume)) => Decision::Do(Step::DeleteSeed(volume)),
+            Ok(None) => Decision::Do(Step::Untag(seed::untag(&vm.config))),
+        },
         // The list lags behind what the VM itself says.
         (None, None) => Decision::Ready(None),
-    }
-}
-
-/// A tagged VM with an empty drive: capmox, or an interrupted pass, left the file on the first ISO
-/// storage of the node.
-fn stray(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
-    match &facts.iso_storages {
-        None => Decision::Look(Look::IsoStorages),
-        Some(Seen::Unknown(why)) => {
-            Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
-        }
-        Some(Seen::Present(storages)) if !storages.is_empty() => {
-            Decision::Do(Step::DeleteSeed(seed::volume(&storages[0], vmid)))
-        }
-        Some(_) => Decision::Do(Step::Untag(seed::untag(&vm.config))),
     }
 }

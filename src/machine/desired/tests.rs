@@ -61,12 +61,31 @@ fn a_network_device_keeps_its_mac_and_flags() {
     assert_eq!(options(&facts, &done).unwrap(), map(&[]));
 }
 
+/// VLAN 30 of the template's bridge would keep the guest out of the machine's network.
 #[test]
-fn mtu_and_vlan_of_the_template_stay_where_the_machine_names_none() {
+fn mtu_and_vlan_of_the_template_go_with_its_bridge() {
     let old = "virtio=BC:24:11:00:00:01,bridge=vmbr9,firewall=1,mtu=1450,tag=30";
     let written = options(&cloned(), &config_with(&[("net0", old)])).unwrap();
-    let parts: std::collections::BTreeSet<&str> = written["net0"].split(',').collect();
-    assert_eq!(parts, old.replace("vmbr9", "vmbr0").split(',').collect());
+    assert_eq!(written, map(&[("net0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1")]));
+    assert_eq!(options(&cloned(), &config_with(&[("net0", &written["net0"])])).unwrap(), map(&[]));
+}
+
+#[test]
+fn mtu_and_vlan_of_the_template_stay_while_no_device_differs() {
+    let tagged = "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=1450,tag=30";
+    assert_eq!(options(&cloned(), &config_with(&[("net0", tagged)])).unwrap(), map(&[]));
+    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"});
+    let facts = asking(&json!({"network": {
+        "default": {"bridge": "vmbr0", "model": "virtio"},
+        "additionalDevices": [{"name": "net1", "bridge": "vmbr1", "vlan": 7, "ipv4PoolRef": pool}],
+    }}));
+    assert_eq!(
+        options(&facts, &config_with(&[("net0", tagged)])).unwrap(),
+        map(&[
+            ("net0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1"),
+            ("net1", "virtio,bridge=vmbr1,tag=7"),
+        ])
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Facts about one machine: from the copies of watched objects at once, from Proxmox when asked.
 
+mod claims;
 mod guest;
 mod placement;
 mod proxmox;
@@ -11,22 +12,22 @@ pub(super) use turn::Crowd;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
 
+use self::claims::{addresses, is_ours};
 use super::decision::Look;
-use super::facts::{Address, AddressFact, BootstrapData, ClaimFact, Facts, Past};
+use super::facts::{BootstrapData, Facts, Past};
 use super::pass::Pass;
 use super::stores::Stores;
-use crate::api::capi::{self, Cluster};
-use crate::api::ipam::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool};
+use crate::api::capi::{self, Cluster, Machine};
+use crate::api::ipam::{GlobalInClusterIPPool, InClusterIPPool};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
 use crate::connections;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Admission, Endpoint, ObjectKey, Operation};
-use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION, Slot};
+use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION};
 use crate::pve::{self, ErrorKind, Upid};
 use crate::seen::Seen;
 
@@ -38,12 +39,16 @@ where
     store.get(&ObjectRef::new(name).within(namespace))
 }
 
+/// The Machine that an object belongs to, from its copy.
+fn owner(stores: &Stores, machine: &ProxmoxMachine) -> Option<Arc<Machine>> {
+    let owner = capi::owner(machine.meta(), "Machine")?;
+    read(&stores.owners, &machine.namespace().unwrap_or_default(), &owner.name)
+}
+
 /// What is known without a call.
 pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
     let namespace = machine.namespace().unwrap_or_default();
-    let owner = capi::owner(machine.meta(), "Machine")
-        .and_then(|owner| read(&stores.owners, &namespace, &owner.name))
-        .map(|owner| owner.as_ref().clone());
+    let owner = owner(stores, &machine).map(|owner| owner.as_ref().clone());
     let cluster_name = owner
         .as_ref()
         .and_then(|owner| capi::cluster_name(&owner.metadata))
@@ -81,6 +86,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         placement: None,
         bootstrap: None,
         iso_storages: None,
+        stray: None,
         guest: None,
         grown: None,
         template: None,
@@ -130,59 +136,6 @@ fn infra(
     found.0.clone().ok()
 }
 
-fn is_ours(claim: &IPAddressClaim, machine: &ProxmoxMachine) -> bool {
-    owned_by(&claim.metadata, machine.metadata.uid.as_deref())
-}
-
-fn owned_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
-    let owners = meta.owner_references.iter().flatten();
-    uid.is_some() && owners.map(|owner| owner.uid.as_str()).any(|owner| Some(owner) == uid)
-}
-
-fn addresses(stores: &Stores, facts: &Facts) -> Vec<AddressFact> {
-    let Some(infra) = &facts.infra else { return Vec::new() };
-    ipam::wanted_slots(&infra.name_any(), &infra.spec, &facts.machine.spec)
-        .into_iter()
-        .map(|slot| address(stores, &facts.machine, slot))
-        .collect()
-}
-
-fn address(stores: &Stores, machine: &ProxmoxMachine, slot: Slot) -> AddressFact {
-    let namespace = machine.namespace().unwrap_or_default();
-    let name = slot.claim_name(&machine.name_any());
-    let claim = read(&stores.claims, &namespace, &name).map(|claim| ClaimFact {
-        ours: is_ours(&claim, machine) && claim.metadata.deletion_timestamp.is_none(),
-        message: said(&claim),
-    });
-    let given = read(&stores.addresses, &namespace, &name)
-        .filter(|_| claim.as_ref().is_some_and(|claim| claim.ours))
-        .map(|address| match address.metadata.deletion_timestamp {
-            None => ipam::read_address(&address, &name, &slot).map_err(|why| why.to_string()),
-            Some(_) => Err(format!(
-                "IPAddress {name} is being deleted: delete IPAddressClaim {name} to get another one"
-            )),
-        });
-    let (address, wrong) = match given {
-        None => (None, None),
-        Some(Ok(given)) => {
-            let ipam::Assigned { address, prefix, gateway } = given;
-            (Some(Address { ip: address, prefix, gateway, metric: None }), None)
-        }
-        Some(Err(wrong)) => (None, Some(wrong)),
-    };
-    AddressFact { slot, claim, address, wrong, pool_trouble: None }
-}
-
-/// What a provider says on a claim that it does not answer.
-fn said(claim: &IPAddressClaim) -> Option<String> {
-    if claim.metadata.deletion_timestamp.is_some() {
-        return Some("it is being deleted".to_owned());
-    }
-    let conditions = claim.status.as_ref()?.conditions.as_ref()?;
-    let bad = conditions.iter().find(|condition| condition.status == "False")?;
-    bad.message.clone().or_else(|| bad.reason.clone())
-}
-
 impl Pass<'_> {
     /// Looks one thing up.
     pub(super) async fn look(&mut self, look: Look) {
@@ -207,6 +160,7 @@ impl Pass<'_> {
             }
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
+            Look::Stray => self.facts.stray = Some(self.find_stray_seed().await),
             Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::facts::{Facts, NodeFact, PlacementFacts};
+use super::super::facts::{Facts, NodeFact, PlacementFacts, is_control_plane};
 use super::super::pass::Pass;
 use super::super::placing;
 use crate::api::{ProxmoxMachine, capi};
@@ -181,7 +181,8 @@ impl Pass<'_> {
             .filter(|machine| {
                 let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
                 let cluster = capi::cluster_name(&machine.metadata).unwrap_or_default();
-                let control_plane = capi::is_control_plane(&machine.metadata);
+                let owner = super::owner(&self.shared.stores, machine);
+                let control_plane = is_control_plane(&machine.metadata, owner.as_deref());
                 group_of(namespace, cluster, control_plane) == group
             })
             .filter_map(|machine| {

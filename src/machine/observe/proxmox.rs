@@ -10,7 +10,7 @@ use super::super::{act, seed};
 use crate::fault::Class;
 use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
 use crate::ids::{NodeName, StorageName};
-use crate::pve::{ErrorKind, VmStatus};
+use crate::pve::{ErrorKind, StorageStatus, VmStatus};
 use crate::seen::Seen;
 
 /// Between two looks that both find a VM absent, before its addresses are given back.
@@ -191,22 +191,47 @@ impl Pass<'_> {
         }
     }
 
-    /// Storages of the VM's node that take ISO images, as Proxmox lists them.
+    /// Storages of the VM's node that take ISO images: as the manager was told, else as Proxmox lists
+    /// them.
     pub(super) async fn list_iso_storages(&self) -> Seen<Vec<StorageName>> {
         let (Some(endpoint), Some(node)) = (&self.endpoint, self.vm_node()) else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
         match endpoint.storages(&node).await {
-            Ok(storages) => {
-                let (roomy, full): (Vec<_>, Vec<_>) = storages
-                    .into_iter()
-                    .filter(|storage| storage.takes("iso"))
-                    .partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
-                // A full one may have room again when there is no other.
-                Seen::Present(roomy.into_iter().chain(full).map(|one| one.storage).collect())
-            }
+            Ok(storages) => Seen::Present(for_seeds(storages, &self.shared.iso_storages)),
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
+    }
+
+    /// The storage of the VM's node that holds its seed, where nothing tells which: capmox stored it on
+    /// the first one that Proxmox listed then.
+    pub(super) async fn find_stray_seed(&self) -> Seen<String> {
+        let (Some(endpoint), Some(node), Some(vmid)) =
+            (&self.endpoint, self.vm_node(), self.facts.vmid())
+        else {
+            return Seen::Unknown(NO_ENDPOINT.to_owned());
+        };
+        let storages = match endpoint.storages(&node).await {
+            Ok(storages) => storages,
+            Err(error) => return Seen::Unknown(self.unanswered(&error)),
+        };
+        let mut lists = Vec::new();
+        for storage in storages.into_iter().filter(|storage| storage.takes("iso")) {
+            let volume = seed::volume(&storage.storage, vmid);
+            let list =
+                endpoint.client().storage_content(&node, &storage.storage, Some("iso")).await;
+            let is_here = match list {
+                Ok(volumes) => Listed::Known(volumes.iter().any(|found| found.volid == volume)),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotImplemented | ErrorKind::Forbidden) =>
+                {
+                    Listed::Untold
+                }
+                Err(error) => Listed::Unanswered(self.unanswered(&error)),
+            };
+            lists.push((volume, is_here));
+        }
+        stray(lists)
     }
 
     /// Whether a seed is whole on its storage.
@@ -254,9 +279,101 @@ fn power_of(status: &VmStatus) -> Option<Power> {
     }
 }
 
+/// The storages to put a seed on, best first. Where some are named, no other will do.
+fn for_seeds(storages: Vec<StorageStatus>, named: &[StorageName]) -> Vec<StorageName> {
+    let rank = |storage: &StorageStatus| named.iter().position(|name| *name == storage.storage);
+    let mut usable: Vec<StorageStatus> = storages
+        .into_iter()
+        .filter(|storage| storage.takes("iso"))
+        .filter(|storage| named.is_empty() || rank(storage).is_some())
+        .collect();
+    usable.sort_by_key(rank);
+    // A full one may have room again when there is no other.
+    let (roomy, full): (Vec<_>, Vec<_>) =
+        usable.into_iter().partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
+    roomy.into_iter().chain(full).map(|one| one.storage).collect()
+}
+
+/// What a storage says of a file.
+enum Listed {
+    /// Whether it holds it.
+    Known(bool),
+    /// It does not tell the credentials what it holds.
+    Untold,
+    /// There was no answer.
+    Unanswered(String),
+}
+
+/// The volume that is there, of one on each storage in Proxmox's order. Where the first storage does
+/// not tell, and no other has it, it is taken for the one: to delete what is not there does no harm.
+fn stray(lists: Vec<(String, Listed)>) -> Seen<String> {
+    let mut instead = Seen::Absent;
+    for (index, (volume, listed)) in lists.into_iter().enumerate() {
+        match listed {
+            Listed::Known(true) => return Seen::Present(volume),
+            Listed::Untold if index == 0 => instead = Seen::Present(volume),
+            Listed::Unanswered(why) if instead.is_absent() => instead = Seen::Unknown(why),
+            Listed::Known(false) | Listed::Untold | Listed::Unanswered(_) => {}
+        }
+    }
+    instead
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_go_to_the_storages_that_are_named_or_to_any_in_proxmoxs_order() {
+        let storage = |name: &str, content: &str, avail: u64| -> StorageStatus {
+            let value = serde_json::json!({"storage": name, "content": content, "avail": avail});
+            serde_json::from_value(value).expect("a storage")
+        };
+        let all = || {
+            vec![
+                storage("full", "iso", 1),
+                storage("local", "iso,vztmpl", ROOM),
+                storage("disks", "images", ROOM),
+                storage("cephfs", "iso", ROOM),
+            ]
+        };
+        let chosen = |named: &[&str]| {
+            let named: Vec<StorageName> =
+                named.iter().map(|name| name.parse().expect("a name")).collect();
+            let chosen = for_seeds(all(), &named);
+            chosen.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&[]), ["local", "cephfs", "full"]);
+        assert_eq!(chosen(&["cephfs"]), ["cephfs"]);
+        assert_eq!(chosen(&["full", "cephfs", "local"]), ["cephfs", "local", "full"]);
+        assert!(chosen(&["disks", "gone"]).is_empty());
+    }
+
+    #[test]
+    fn a_stray_seed_is_on_the_storage_that_lists_it() {
+        let volume = |storage: u32| format!("s{storage}:iso/user-data-105.iso");
+        let found = |lists: &[Option<bool>]| {
+            let listed = |list: &Option<bool>| list.map_or(Listed::Untold, Listed::Known);
+            let lists = (0..).map(volume).zip(lists.iter().map(listed));
+            stray(lists.collect())
+        };
+        for (lists, storage) in [
+            (&[Some(true), Some(true)][..], Some(0)),
+            (&[Some(false), Some(true)], Some(1)),
+            (&[None, Some(true)], Some(1)),
+            (&[None, Some(false)], Some(0)),
+            (&[Some(false), None], None),
+            (&[Some(false)], None),
+            (&[], None),
+        ] {
+            assert_eq!(found(lists), storage.map(volume).into(), "{lists:?}");
+        }
+        let silent = || (volume(0), Listed::Unanswered("no route".to_owned()));
+        let unknown = Seen::Unknown("no route".to_owned());
+        assert_eq!(stray(vec![silent(), (volume(1), Listed::Known(false))]), unknown);
+        let there = (volume(1), Listed::Known(true));
+        assert_eq!(stray(vec![silent(), there]), Seen::Present(volume(1)));
+    }
 
     #[test]
     fn a_list_shows_a_vm_gone_that_is_newer_than_its_end_and_new() {

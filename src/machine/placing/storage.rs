@@ -1,7 +1,8 @@
 //! To which nodes Proxmox can clone a template, as far as its storages tell. Pure.
 //!
-//! `qm clone` refuses another target node while any volume of the source is on storage that is not
-//! shared, and a target storage that the node does not have.
+//! Proxmox refuses another target node while any volume of the source, disc or disk, is on storage
+//! that is not shared, or while the target storage is none that is, and a target storage that the node
+//! does not have.
 
 use super::super::facts::PlacementFacts;
 use crate::api::ProxmoxMachineSpec;
@@ -65,40 +66,65 @@ pub(super) fn reach(
     config: Option<&VmConfig>,
     world: &PlacementFacts,
 ) -> Reach {
-    let local = config.into_iter().flat_map(volumes).find(|(_, storage)| {
+    let is_local = |storage: &StorageName| {
         world.storages.get(storage).is_some_and(|found| found.shared == Some(false))
-    });
-    let only = local.map(|(disk, storage)| {
-        let why = format!(
-            "volume {disk} of template {template} is on storage {storage}, which is not shared, \
-             so it can be cloned on {} only: put the template on shared storage, or have one on \
-             each node",
+    };
+    let local = config.into_iter().flat_map(volumes).find(|volume| is_local(&volume.storage));
+    let local = local.map(|Volume { key, storage, is_disc }| {
+        let remedy = if is_disc {
+            "take the disc or the drive out of the template"
+        } else {
+            "put the template on shared storage, or have one on each node"
+        };
+        format!(
+            "volume {key} of template {template} is on storage {storage}, which is not shared, so \
+             it can be cloned on {} only: {remedy}",
             template.node
-        );
-        (template.node.clone(), why)
+        )
     });
     let storage = spec.storage.as_deref().and_then(|name| name.parse::<StorageName>().ok());
     let storage = storage.and_then(|name| {
         let nodes = world.storages.get(&name)?.nodes.clone();
         Some((name, nodes))
     });
+    let to_local = || {
+        let (name, _) = storage.as_ref().filter(|(name, _)| is_local(name))?;
+        Some(format!(
+            "storage {name} (spec.storage) is not shared, so Proxmox clones template {template} to \
+             it on {} only: name shared storage, or have a template on each node",
+            template.node
+        ))
+    };
+    let only = local.or_else(to_local).map(|why| (template.node.clone(), why));
     Reach { only, storage }
 }
 
-/// The volumes that a clone copies or refers to, with their storage.
-fn volumes(config: &VmConfig) -> Vec<(String, StorageName)> {
+/// A volume of a template.
+struct Volume {
+    key: String,
+    storage: StorageName,
+    /// Whether it is in a CD drive, as an image or as cloud-init's.
+    is_disc: bool,
+}
+
+/// The volumes that a clone copies or refers to. Discs are among them: Proxmox counts them too.
+fn volumes(config: &VmConfig) -> Vec<Volume> {
     const BUSES: [&str; 6] = ["scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"];
     let is_drive = |key: &str| {
         let bus = key.trim_end_matches(|c: char| c.is_ascii_digit());
         bus.len() < key.len() && BUSES.contains(&bus)
     };
-    config
+    let mut volumes: Vec<Volume> = config
         .options()
         .keys()
         .filter(|key| is_drive(key))
         .filter_map(|key| {
-            let drive = config.drive(key).filter(|drive| !drive.is_cdrom())?;
-            Some((key.clone(), drive.storage()?.parse().ok()?))
+            let drive = config.drive(key)?;
+            let storage = drive.storage()?.parse().ok()?;
+            Some(Volume { key: key.clone(), storage, is_disc: drive.is_cdrom() })
         })
-        .collect()
+        .collect();
+    // A disk says more about what would help.
+    volumes.sort_by_key(|volume| volume.is_disc);
+    volumes
 }

@@ -106,6 +106,42 @@ fn a_template_on_local_storage_is_cloned_on_its_own_node_only() {
     assert!(choose_shared(&linked, &world).unwrap_err().contains("full clone"));
 }
 
+/// Proxmox's own rules: discs count as volumes, and the target storage has to be shared.
+#[test]
+fn a_local_disc_or_a_local_target_storage_keep_the_clone_on_the_templates_node() {
+    let mut world = world();
+    world.nodes.get_mut(&"pve1".parse().unwrap()).unwrap().same_role = 5;
+    let choose_with = |spec: &serde_json::Value, drive: &str| {
+        let mut facts = facts(spec);
+        let template = TemplateRef { node: "pve1".parse().unwrap(), vmid: "9000".parse().unwrap() };
+        let config = [("scsi0", "shared:base-9000-disk-0"), ("ide2", drive)].into_iter().collect();
+        facts.template = Some((template, Seen::Present(config)));
+        choose(&facts, &world, None)
+    };
+    for (storage, drive, node) in [
+        ("shared", "none,media=cdrom", "pve2"),
+        ("shared", "shared:vm-9000-cloudinit,media=cdrom", "pve2"),
+        ("shared", "local-lvm:vm-9000-cloudinit,media=cdrom", "pve1"),
+        ("shared", "local-lvm:iso/debian.iso,media=cdrom", "pve1"),
+        ("local-lvm", "none,media=cdrom", "pve1"),
+        // What the credentials do not show is Proxmox's to judge.
+        ("hidden", "hidden:iso/debian.iso,media=cdrom", "pve2"),
+    ] {
+        let spec = json!({"storage": storage, "allowedNodes": ["pve2", "pve1"]});
+        match choose_with(&spec, drive).unwrap() {
+            Decision::Do(Step::Reserve { node: found, .. }) => {
+                assert_eq!(found.as_str(), node, "{storage} {drive}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let why = choose_with(&json!({"target": "pve2"}), "local-lvm:iso/debian.iso,media=cdrom");
+    let why = why.unwrap_err();
+    assert!(why.contains("ide2") && why.contains("take the disc"), "{why}");
+    let why = choose_with(&json!({"target": "pve2", "storage": "local-lvm"}), "").unwrap_err();
+    assert!(why.contains("local-lvm (spec.storage) is not shared"), "{why}");
+}
+
 #[test]
 fn after_a_failed_clone_node_and_template_are_chosen_again_under_the_same_number() {
     let mut facts = reserved();
@@ -225,4 +261,29 @@ fn without_a_size_of_its_own_a_machine_takes_what_its_template_has() {
         let facts = facts(&json!({"memoryMiB": asked}));
         assert_eq!(reserved(&facts, &listed, config), wanted, "{asked} {config}");
     }
+}
+
+#[test]
+fn memory_that_nobody_asked_for_ranks_the_nodes_and_keeps_none_away() {
+    let mut full = world();
+    for (name, committed) in [("pve1", 64 * GIB), ("pve2", 63 * GIB)] {
+        full.nodes.get_mut(&name.parse().unwrap()).unwrap().committed = committed;
+    }
+    let spec = |memory: serde_json::Value| {
+        facts(&json!({"allowedNodes": ["pve1", "pve2"], "memoryMiB": memory}))
+    };
+    for unasked in [json!(null), json!(0)] {
+        assert_eq!(chosen(&spec(unasked), &full).1, "pve2");
+    }
+    let why = choose_shared(&spec(json!(2048)), &full).unwrap_err();
+    assert!(why.contains("no node has room for 2048 MiB"), "{why}");
+    // With more machines of its role, the one node with room is taken all the same.
+    full.nodes.get_mut(&"pve2".parse().unwrap()).unwrap().committed = 0;
+    full.nodes.get_mut(&"pve2".parse().unwrap()).unwrap().same_role = 3;
+    assert_eq!(chosen(&spec(json!(null)), &full).1, "pve2");
+    for node in full.nodes.values_mut() {
+        node.state = hypervisor::NodeState::Offline;
+    }
+    let why = choose_shared(&spec(json!(null)), &full).unwrap_err();
+    assert!(why.contains("pve1 is offline; pve2 is offline"), "{why}");
 }

@@ -17,9 +17,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::memory::Memory;
+use super::super::observe::key_of;
 use super::super::pass::{Interrupted, Shared};
 use super::super::quiet::Bell;
 use super::super::stores::{Stored, Stores};
+use super::super::traces::Traces;
 use super::super::{decision::Wake, pause_after};
 use super::kubernetes::{Change, NAMESPACE};
 use super::line::Wire;
@@ -211,18 +213,26 @@ fn start(world: &Arc<World>, shutdown: CancellationToken) -> Process {
     }));
     let (listed, changes) = world.lock().kubernetes.watch();
     let (stores, copies) = Copies::new(&listed);
+    let (memory, bell) = (Arc::new(Memory::default()), Bell::default());
+    let traces = Traces {
+        bell: bell.clone(),
+        memory: Arc::clone(&memory),
+        connections: Arc::clone(&connections),
+    };
     let (clock, dice) = (Arc::clone(world), Arc::clone(world));
     let shared = Arc::new(Shared {
         recorder: Recorder::new(client.clone(), Reporter::from("capmox")),
         client,
         connections,
         stores,
-        memory: Memory::default(),
-        bell: Bell::default(),
+        memory,
+        bell,
+        traces,
         started: Instant::now(),
         clock: Box::new(move || clock.wall_clock()),
         chance: Box::new(move || dice.lock().dice.next()),
         at_one_endpoint: 10,
+        iso_storages: Vec::new(),
     });
     Process { shared, copies, changes, woken }
 }
@@ -273,6 +283,7 @@ pub(super) async fn live(world: Arc<World>) {
             }
             () = tokio::time::sleep_until(arrives.unwrap_or(next)), if arrives.is_some() => {
                 if let Some((_, change)) = held.take() {
+                    forget_removed(&shared, &change);
                     let names = match copies.take(&change) {
                         Some(Concerned::Itself(name)) => {
                             schedule.ask(&name, Instant::now());
@@ -294,6 +305,15 @@ pub(super) async fn live(world: Arc<World>) {
             }
             () = tokio::time::sleep_until(next) => {}
         }
+    }
+}
+
+fn forget_removed(shared: &Shared, change: &Change) {
+    let Change::Removed(kind, object) = change else { return };
+    if kind == "proxmoxmachines" {
+        let machine: ProxmoxMachine = read(object);
+        let uid = machine.metadata.uid.clone().unwrap_or_default();
+        shared.traces.forget(&key_of(&machine), &uid);
     }
 }
 

@@ -5,10 +5,6 @@ use crate::api::capi::MachineStatus;
 
 const ISO: &str = "local:iso/user-data-105.iso";
 
-fn storages(names: &[&str]) -> Seen<Vec<crate::ids::StorageName>> {
-    Seen::Present(names.iter().map(|name| name.parse().unwrap()).collect())
-}
-
 /// Tagged, with an empty drive, and nothing recorded.
 fn cut_short(mut facts: Facts) -> Facts {
     let tags = format!("{};prod", seed::TAG);
@@ -43,10 +39,10 @@ fn a_number_that_capmox_recorded_without_a_vm_is_placed_anew_under_it() {
 #[test]
 fn a_seed_that_capmox_stored_and_never_attached_goes_with_its_machine() {
     let mut facts = cut_short(deleted(cloned()));
-    assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
-    facts.iso_storages = Some(Seen::Unknown("no route".to_owned()));
+    assert_eq!(decided(&facts), Decision::Look(Look::Stray));
+    facts.stray = Some(Seen::Unknown("no route".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
-    facts.iso_storages = Some(storages(&["local", "nfs"]));
+    facts.stray = Some(Seen::Present(ISO.to_owned()));
     does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
     facts.status().bootstrap_iso = Some(ISO.to_owned());
     facts.power = Some(Seen::Present(Power::Stopped));
@@ -64,7 +60,7 @@ fn without_its_tag_or_a_storage_no_file_is_deleted_by_name() {
     let mut plain = deleted(cloned());
     set_config(&mut plain, config_with(&[("tags", "prod")]));
     let mut nowhere = cut_short(deleted(cloned()));
-    nowhere.iso_storages = Some(storages(&[]));
+    nowhere.stray = Some(Seen::Absent);
     for mut facts in [plain, nowhere] {
         facts.power = Some(Seen::Present(Power::Stopped));
         does(&facts, |s| *s == Step::Destroy);
@@ -91,9 +87,12 @@ fn a_seed_that_capmox_left_on_its_storage_is_deleted_before_its_tag_goes() {
         lock: None,
         memory: None,
     });
-    assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
-    facts.iso_storages = Some(storages(&["local", "nfs"]));
+    assert_eq!(decided(&facts), Decision::Look(Look::Stray));
+    facts.stray = Some(Seen::Present(ISO.to_owned()));
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
     facts.seed_deleted = true;
+    does(&facts, |s| matches!(s, Step::Untag(options) if options["tags"] == "prod"));
+    facts.seed_deleted = false;
+    facts.stray = Some(Seen::Absent);
     does(&facts, |s| matches!(s, Step::Untag(options) if options["tags"] == "prod"));
 }
