@@ -96,3 +96,21 @@ fn a_seed_that_capmox_left_on_its_storage_is_deleted_before_its_tag_goes() {
     facts.stray = Some(Seen::Absent);
     does(&facts, |s| matches!(s, Step::Untag(options) if options["tags"] == "prod"));
 }
+
+#[test]
+fn without_a_recorded_node_that_of_the_cluster_counts_and_then_the_templates() {
+    let mut facts = reserved();
+    set_status(&mut facts, &json!({"ready": false, "proxmoxNode": "pve2"}));
+    facts.machine.spec.source_node = Some("pve1".to_owned());
+    let at = |name: &str| {
+        let here = json!({"machine": {"name": name}, "node": "pve3"});
+        json!({"ready": true, "nodeLocations": {"controlPlane": [], "workers": [here]}})
+    };
+    let node = |facts: &Facts| facts.recorded_node().unwrap().to_string();
+    facts.infra.as_mut().unwrap().status = serde_json::from_value(at("w-1")).unwrap();
+    assert_eq!(node(&facts), "pve2");
+    set_status(&mut facts, &json!({"ready": false}));
+    assert_eq!(node(&facts), "pve3");
+    facts.infra.as_mut().unwrap().status = serde_json::from_value(at("w-2")).unwrap();
+    assert_eq!(node(&facts), "pve1");
+}
