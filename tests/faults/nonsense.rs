@@ -11,8 +11,9 @@ use crate::case::Case;
 
 /// How long the manager is watched for going round in circles.
 const WATCHED: Duration = Duration::from_secs(15);
-/// Decisions that a machine may take in that time.
-const DECISIONS: usize = 60;
+/// Decisions that a machine may take in that time: a guest that boots is asked every 0.7 s at most, in
+/// two passes of three decisions each.
+const DECISIONS: usize = 100;
 
 /// Makes all machines, beside a sound one, and sees that none of them keeps the manager busy.
 async fn hold(case: &Case, machines: &[(&str, Value)]) {
