@@ -219,7 +219,7 @@ impl State {
             }
             Happening::VmSuspended { machine } => {
                 let Some(vm) = self.untouched_vm(&name_of(machine)) else { return };
-                if vm.running && !LEFT_OUT.contains(&LeftOut::Suspended) {
+                if vm.running {
                     self.by_hand("POST", &vm, "status/suspend", now, &[]);
                 }
             }
