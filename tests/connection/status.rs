@@ -11,7 +11,7 @@ use serde_json::json;
 use testbed::World;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Stage, connections};
+use crate::stage::{PATIENCE, Stage, connections};
 
 #[tokio::test]
 async fn a_secret_that_comes_changes_and_goes_shows_in_the_status() {
@@ -95,6 +95,30 @@ async fn connections_with_equal_credentials_share_one_client() {
 }
 
 #[tokio::test]
+async fn of_two_connections_to_one_endpoint_a_token_that_is_revoked_stops_its_own_only() {
+    let stage = Stage::set().await;
+    stage.secret(&stage.fake.token().secret).await;
+    let by_token = stage.connection("-token", json!({})).await;
+    let user = json!({"tokenID": null, "secretFrom": null, "username": "capmox@pve",
+        "password": "secret"});
+    let by_password = stage.connection("-password", user).await;
+    stage.says(&by_token, "Ready", &[]).await;
+    stage.says(&by_password, "Ready", &[]).await;
+    let first = stage.connections.connection(&by_token).await.endpoint.unwrap();
+    let second = stage.connections.connection(&by_password).await.endpoint.unwrap();
+    assert!(!Arc::ptr_eq(&first, &second), "each has a client of its own");
+
+    let token = stage.fake.token().id.clone();
+    stage.fake.change(Change::TokenRevoked { token: token.clone() });
+    first.ask_version().await.unwrap_err();
+    stage.says(&by_token, "CredentialsRefused", &["401", "spec.tokenID"]).await;
+    second.ask_version().await.unwrap();
+    stage.says(&by_password, "Ready", &[]).await;
+    stage.fake.change(Change::TokenRestored { token });
+    stage.says(&by_token, "Ready", &[]).await;
+}
+
+#[tokio::test]
 async fn a_password_outlives_its_ticket() {
     let stage = Stage::set().await;
     stage.secret("secret\n").await;
@@ -143,10 +167,34 @@ async fn a_secret_that_may_not_be_read_is_told_with_its_namespace() {
         kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
     let client = kube::Client::try_from(config).unwrap();
     let shutdown = CancellationToken::new();
-    let look = connections(&client, &shutdown).connection(&name).await;
-    let fault = look.endpoint.unwrap_err();
+    let look = connections(&client, &shutdown);
+    let fault = look.connection(&name).await.endpoint.unwrap_err();
     assert_eq!(fault.reason, Some("SecretForbidden"));
     let words = ["may not read Secret", "get on secrets in namespace", stage.namespace.as_str()];
     assert!(words.iter().all(|word| fault.message.contains(word)), "{fault}");
+
+    // Once it may, nothing has to be started again.
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "creds"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["creds"],
+            "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "creds"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "creds"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": stage.namespace}],
+    });
+    for object in [role, binding] {
+        testbed::apply::apply(&stage.client, &object, &stage.namespace).await.unwrap();
+    }
+    let mut pace = tokio::time::interval(Duration::from_millis(200));
+    let granted = async {
+        while look.connection(&name).await.endpoint.is_err() {
+            pace.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, granted).await.expect("what is granted is used");
     shutdown.cancel();
 }

@@ -7,11 +7,11 @@ use capmox::api::ipam::{IPAddress, IPAddressClaim};
 use capmox::api::{ProxmoxCluster, ProxmoxMachine};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::wait::{Condition, await_condition};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testbed::apply::create;
 
 use crate::site::Site;
 
@@ -231,13 +231,4 @@ fn reference(kind: &str, name: &str) -> Value {
         "kind": kind,
         "name": name,
     })
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
-where
-    K: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    let kind = object["kind"].to_string();
-    let object: K = serde_json::from_value(object).context("not an object of its kind")?;
-    api.create(&PostParams::default(), &object).await.with_context(|| format!("cannot make {kind}"))
 }

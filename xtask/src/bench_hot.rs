@@ -1,11 +1,12 @@
 //! `make bench-hot`: the instructions of `crates/hot-paths`, counted by Valgrind.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use testbed::say::say;
 
+use crate::installed::run;
 use crate::packages;
 
 /// The function of `crates/hot-paths` whose instructions are counted.
@@ -28,9 +29,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let target = root.join("target/hot-paths");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--profile", "bench", "--package", "hot-paths", "--target-dir"]);
-    let status = cargo.arg(&target).current_dir(root).stdin(Stdio::null()).status();
-    let status = status.context("cannot run cargo")?;
-    ensure!(status.success(), "cargo build of hot-paths ended with {status}");
+    run(cargo.arg(&target).current_dir(root)).context("hot-paths cannot be built")?;
     Ok(target.join("release/hot-paths"))
 }
 

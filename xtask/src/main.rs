@@ -11,6 +11,7 @@ mod generate;
 mod image;
 mod installed;
 mod packages;
+mod provider;
 mod reference;
 mod steps;
 mod suite;

@@ -1,12 +1,26 @@
-//! Server-side apply of whatever objects, as `kubectl apply --server-side` does.
+//! Objects made from JSON: created, or applied as `kubectl apply --server-side` does.
 
 use anyhow::{Context as _, Result};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, TypeMeta};
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use kube::{Client, ResourceExt as _};
-use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
+
+/// Creates an object of a kind that the program knows.
+///
+/// # Errors
+/// If the JSON is no such object, or the API server refuses it.
+pub async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
+where
+    K: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let kind = object["kind"].to_string();
+    let object: K = serde_json::from_value(object).context("not an object of its kind")?;
+    api.create(&PostParams::default(), &object).await.with_context(|| format!("cannot make {kind}"))
+}
 
 /// Field manager of what the testbed applies.
 pub const FIELD_MANAGER: &str = "testbed";

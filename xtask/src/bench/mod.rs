@@ -10,10 +10,9 @@ mod run;
 mod site;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use testbed::say::say;
 use testbed::{Options, World};
@@ -51,7 +50,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => build_manager()?,
+        None => crate::provider::build()?,
     };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -68,24 +67,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         end.cancel();
         world.stop().await
     })
-}
-
-/// The provider, in the profile of this program.
-fn build_manager() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    say("building the provider");
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--package", "xtask", "--package", "capmox", "--bin", "capmox"]);
-    if !cfg!(debug_assertions) {
-        build.args(["--profile", "bench"]);
-    }
-    let status = build
-        .current_dir(testbed::root())
-        .stdin(Stdio::null())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("cargo build of the provider ended with {status}");
-    }
-    Ok(own.with_file_name("capmox"))
 }

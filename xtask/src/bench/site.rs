@@ -8,13 +8,12 @@ use capmox::api::capi::{Cluster, Machine};
 use capmox::api::{ProxmoxCluster, ProxmoxMachine};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use testbed::World;
+use testbed::apply::create;
 
 use super::objects::{self, CLUSTER};
 
@@ -200,21 +199,9 @@ impl Site {
 fn tell(seen: &BTreeMap<String, ProxmoxMachine>, times: &Times) -> String {
     let late = seen.iter().filter(|(name, _)| !times.contains_key(*name)).take(3);
     let texts = late.map(|(name, machine)| {
-        let conditions = machine.status.iter().flat_map(|status| &status.conditions);
-        let text = {
-            let mut conditions = conditions;
-            conditions.find_map(|condition| condition.message.as_deref())
-        };
+        let mut conditions = machine.status.iter().flat_map(|status| &status.conditions);
+        let text = conditions.find_map(|condition| condition.message.as_deref());
         format!("{name}: {}", text.unwrap_or_default())
     });
     texts.collect::<Vec<_>>().join("; ")
-}
-
-async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
-where
-    K: Clone + Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    let kind = object["kind"].to_string();
-    let object: K = serde_json::from_value(object).context("not an object of its kind")?;
-    api.create(&PostParams::default(), &object).await.with_context(|| format!("cannot make {kind}"))
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Builds what is not built and starts everything.
     pub(crate) async fn start() -> Result<Self> {
-        let program = build_manager()?;
+        let program = provider()?;
         let binaries = Binaries::new();
         for name in binaries.names_for_demo()? {
             binaries.path(&name)?;
@@ -205,25 +205,12 @@ impl Stage {
     }
 }
 
-/// Builds the provider in the same profile as this program, whose dependencies are there; or takes
-/// the one that `CAPMOX_PROVIDER` names, as the original would be.
-fn build_manager() -> Result<PathBuf> {
-    if let Some(given) = std::env::var_os("CAPMOX_PROVIDER").filter(|given| !given.is_empty()) {
-        return Ok(PathBuf::from(given));
+/// The provider as it is here; or the one that `CAPMOX_PROVIDER` names, as the original would be.
+fn provider() -> Result<PathBuf> {
+    match std::env::var_os("CAPMOX_PROVIDER").filter(|given| !given.is_empty()) {
+        Some(given) => Ok(PathBuf::from(given)),
+        None => crate::provider::build(),
     }
-    let own = std::env::current_exe().context("cannot find this program")?;
-    say("building the provider");
-    let status = Command::new(env!("CARGO"))
-        // Both packages, so that the dependencies have the features that they were built with.
-        .args(["build", "--package", "xtask", "--package", "capmox", "--bin", "capmox"])
-        .current_dir(testbed::root())
-        .stdin(Stdio::null())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("cargo build of the provider ended with {status}");
-    }
-    Ok(own.with_file_name("capmox"))
 }
 
 async fn start_manager(
