@@ -203,6 +203,10 @@ async fn run_lane(deaths: &Mutex<VecDeque<Death>>) -> Vec<End> {
 
 async fn die_at(lane: &Lane, name: &str, death: &Death) -> Result<End> {
     for number in 0..TRIES {
+        if number > 0 {
+            // What many ask for is kept for seconds, for the next life too. A new manager has nothing.
+            lane.site.gate.kill();
+        }
         lane.site.gate.arm(Some(Trap::At(death.point.clone())));
         let (name, start) = (format!("{name}-{number}"), Instant::now());
         let lived = match death.after {
