@@ -159,7 +159,7 @@ impl Stage {
             .context("cannot run kubectl")?;
         view.text(&format!(
             "\n{}\n{picture}\nto look around:\n  export KUBECONFIG={}\n  {} get proxmoxmachines,machines -n {namespace}\n  \
-             {} describe cluster {CLUSTER} -n {namespace}\n  logs: {}\n  Proxmox: {} (token {})\n",
+             {} describe cluster {CLUSTER} -n {namespace}\n  logs: {}\n  Proxmox, simulated: {} (token {}, secret {})\n",
             String::from_utf8_lossy(&table.stdout),
             kubeconfig.display(),
             self.kubectl.display(),
@@ -167,6 +167,7 @@ impl Stage {
             self.world.logs().display(),
             self.fake.url(),
             self.fake.token().id,
+            self.fake.token().secret,
         ));
         Ok(())
     }
