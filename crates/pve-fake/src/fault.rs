@@ -65,7 +65,7 @@ pub enum Action {
     },
     /// Something else happens first; the call then goes its way.
     Change(Change),
-    /// The call goes its way; something else happens before it is answered.
+    /// The call goes its way; something else happens with its effect, before it is answered.
     ChangeAfter(Change),
 }
 

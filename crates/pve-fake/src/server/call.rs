@@ -104,7 +104,6 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Answer {
         }
         Some(Action::AnswerWithout { fields }) => take_out(&mut response.body, fields),
         Some(Action::Delay { millis }) => response.delay += Duration::from_millis(*millis),
-        Some(Action::ChangeAfter(change)) => shared.present().change(change.clone()),
         _ => {}
     }
     shared.wake.notify_one();
@@ -164,21 +163,26 @@ async fn effect(shared: &Shared, request: &Request, fault: Option<&Action>) -> R
     };
     let began = Instant::now();
     loop {
-        let (mut response, due) = {
+        let pause = {
             let mut model = shared.model();
             let now = shared.clock.now();
-            let response = model.handle_fated(request, now, fate.clone());
-            (response, model.next_due().map_or(Duration::ZERO, |due| due.since(now)))
-        };
-        let left = response.delay.saturating_sub(began.elapsed());
-        if !response.blocked || left.is_zero() {
-            if response.blocked {
-                response.delay = Duration::ZERO;
+            let mut response = model.handle_fated(request, now, fate.clone());
+            let left = response.delay.saturating_sub(began.elapsed());
+            if !response.blocked || left.is_zero() {
+                if response.blocked {
+                    response.delay = Duration::ZERO;
+                }
+                // Nobody sees the effect without the change, or the change undone before it came.
+                if let Some(Action::ChangeAfter(change)) = fault {
+                    model.change(change.clone());
+                }
+                return response;
             }
-            return response;
-        }
+            let due = model.next_due().map_or(Duration::ZERO, |due| due.since(now));
+            due.clamp(Duration::from_millis(1), left)
+        };
         // The lock is given back when something else is due.
-        pass(due.clamp(Duration::from_millis(1), left)).await;
+        pass(pause).await;
     }
 }
 
