@@ -72,7 +72,7 @@ impl Site {
                 "allowedNodes": ["pve1", "pve2", "pve3"],
                 "dnsServers": ["10.10.10.1"],
                 "ipv4Config": {
-                    "addresses": ["10.10.10.10-10.10.10.90"],
+                    "addresses": ["10.10.10.10-10.10.10.250"],
                     "prefix": 24,
                     "gateway": "10.10.10.1",
                     "metric": 100,

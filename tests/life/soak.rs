@@ -2,6 +2,7 @@
 //! everything else is gone, and no rule was broken.
 //!
 //! `cargo xtask soak MINUTES SEED` sets how long and from which seed; the seed is printed.
+//! `CAPMOX_SOAK_MACHINES=200` says how many machines there are at one time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,8 +17,13 @@ use crate::site::play;
 /// Without `CAPMOX_SOAK_SECONDS`: what a run of all tests has room for.
 const SHORT: u64 = 90;
 
-/// Machines at one time.
+/// Machines at one time, unless `CAPMOX_SOAK_MACHINES` says how many. With more, as many more come
+/// and go together.
 const MOST: usize = 12;
+
+/// Of each storage and each node: room for hundreds of machines.
+const DISK: u64 = 1 << 44;
+const MEMORY: u64 = 1 << 40;
 
 /// How long all may take to settle when the trouble is over.
 const SETTLES: Duration = Duration::from_mins(4);
@@ -47,10 +53,20 @@ impl Dice {
 fn machines_come_and_go_through_all_trouble_and_nothing_is_left() {
     let seconds = number("CAPMOX_SOAK_SECONDS").unwrap_or(SHORT);
     let seed = number("CAPMOX_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    println!("soak: {seconds} s from seed {seed}");
+    let most = number("CAPMOX_SOAK_MACHINES").and_then(|most| usize::try_from(most).ok());
+    let most = most.unwrap_or(MOST);
+    println!("soak: {seconds} s with {most} machines from seed {seed}");
     play(async {
-        let lane = Lane::open("soak", quick()).await?;
-        let mut soak = Soak { lane, dice: Dice(seed), made: 0, wanted: BTreeSet::new(), kills: 0 };
+        let mut config = quick();
+        for storage in &mut config.seed.storages {
+            storage.size = DISK;
+        }
+        for node in &mut config.seed.nodes {
+            node.memory = MEMORY;
+        }
+        let lane = Lane::open("soak", config).await?;
+        let mut soak =
+            Soak { lane, dice: Dice(seed), most, made: 0, wanted: BTreeSet::new(), kills: 0 };
         let result = soak.run(Duration::from_secs(seconds)).await;
         println!("soak: {} machines, the process was killed {} times", soak.made, soak.kills);
         if result.is_err() {
@@ -68,6 +84,8 @@ fn number(name: &str) -> Option<u64> {
 struct Soak {
     lane: Lane,
     dice: Dice,
+    /// Machines at one time.
+    most: usize,
     made: usize,
     /// Machines that should be there.
     wanted: BTreeSet<String>,
@@ -99,18 +117,12 @@ impl Soak {
 
     async fn step(&mut self) -> Result<()> {
         match self.dice.roll(20) {
-            0..=4 if self.wanted.len() < MOST => self.make().await?,
-            5 | 6 if !self.wanted.is_empty() => {
-                let all: Vec<String> = self.wanted.iter().cloned().collect();
-                let name = self.dice.pick(&all);
-                self.delete(&name).await?;
-            }
-            // Rolled: a new one in the place of an old one.
+            0..=4 if self.wanted.len() < self.most => self.make().await?,
+            5 | 6 => self.delete_some().await?,
+            // Rolled: new ones in the place of old ones.
             7 if !self.wanted.is_empty() => {
-                let all: Vec<String> = self.wanted.iter().cloned().collect();
-                let name = self.dice.pick(&all);
                 self.make().await?;
-                self.delete(&name).await?;
+                self.delete_some().await?;
             }
             8 | 9 => self.kill().await?,
             10..=14 => self.fault(),
@@ -121,11 +133,30 @@ impl Soak {
         Ok(())
     }
 
+    /// How many come or go together.
+    const fn together(&self) -> usize {
+        self.most.div_ceil(MOST)
+    }
+
     async fn make(&mut self) -> Result<()> {
-        let name = format!("s-{}", self.made);
-        self.made += 1;
-        self.lane.site.make_machine(&name, spec()).await?;
-        self.wanted.insert(name);
+        for _ in 0..self.together() {
+            let name = format!("s-{}", self.made);
+            self.made += 1;
+            self.lane.site.make_machine(&name, spec()).await?;
+            self.wanted.insert(name);
+        }
+        Ok(())
+    }
+
+    async fn delete_some(&mut self) -> Result<()> {
+        for _ in 0..self.together() {
+            let all: Vec<String> = self.wanted.iter().cloned().collect();
+            if all.is_empty() {
+                break;
+            }
+            let name = self.dice.pick(&all);
+            self.delete(&name).await?;
+        }
         Ok(())
     }
 
