@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Pauses between two looks for an answer.
-const ANSWER_SOONEST: Duration = Duration::from_millis(400);
+const ANSWER_SOONEST: Duration = Duration::from_millis(250);
 const ANSWER_LATEST: Duration = Duration::from_secs(5);
 
 /// A template, by node and VMID.
@@ -47,6 +47,9 @@ pub struct Boots {
     learnt: BTreeMap<Kind, Duration>,
 }
 
+/// With so many that wait to learn how long it takes, the scouts are asked twice as often.
+const MANY: usize = 8;
+
 /// Pause after a question without the wanted answer: the answer is learnt at most a tenth late.
 fn pause(age: Duration) -> Duration {
     (age / 10).clamp(Duration::from_millis(700), LONGEST)
@@ -67,12 +70,21 @@ impl Boots {
         let guest = self.guests.get(key)?;
         let age = now.duration_since(guest.started);
         let at = match (guest.asked, self.learnt.get(&guest.kind)) {
-            (Some(asked), _) => asked + pause(asked.duration_since(guest.started)),
+            (Some(asked), usual) => {
+                let pause = pause(asked.duration_since(guest.started));
+                let scouts_for_many = usual.is_none() && self.unasked(&guest.kind) >= MANY;
+                asked + if scouts_for_many { pause / 2 } else { pause }
+            }
             (None, Some(usual)) => guest.started + *usual,
             (None, None) if age >= PATIENCE || self.is_scout(key, guest) => guest.started + FIRST,
             (None, None) => guest.started + PATIENCE,
         };
         at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+
+    /// How many guests of a template wait for what its scouts learn.
+    fn unasked(&self, kind: &Kind) -> usize {
+        self.guests.values().filter(|one| one.kind == *kind && one.asked.is_none()).count()
     }
 
     /// How long to wait for the answer to the last question: little at first, as most take less than
@@ -211,6 +223,23 @@ mod tests {
         let very_late = start + Duration::from_hours(1);
         boots.asked(&key("a"), very_late);
         assert_eq!(boots.wait(&key("a"), very_late), Some(LONGEST));
+    }
+
+    #[test]
+    fn scouts_of_many_are_asked_twice_as_often() {
+        let start = Instant::now();
+        let asked = start + Duration::from_secs(10);
+        let wait = |others: usize| {
+            let mut boots = Boots::default();
+            boots.started(&key("a"), kind(), start);
+            for other in 0..others {
+                boots.started(&key(&format!("b{other}")), kind(), start);
+            }
+            boots.asked(&key("a"), asked);
+            boots.wait(&key("a"), asked)
+        };
+        assert_eq!(wait(MANY - 1), Some(Duration::from_secs(1)));
+        assert_eq!(wait(MANY), Some(Duration::from_millis(500)));
     }
 
     #[test]

@@ -419,6 +419,11 @@ impl Endpoint {
         lock(&self.tasks).forget(key);
     }
 
+    /// What the last task of `key` did does not show: whether it did it is to be looked at.
+    pub fn doubt_task(&self, key: &ObjectKey, why: String) {
+        lock(&self.tasks).doubt(key, why);
+    }
+
     /// The guest process that runs `cloud-init status` for `key`, if one was started.
     pub fn agent_pid(&self, key: &ObjectKey) -> Option<i64> {
         lock(&self.agents).get(key).copied()

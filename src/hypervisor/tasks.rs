@@ -162,13 +162,27 @@ const LONGEST_UNCONFIRMED: Duration = Duration::from_mins(2);
 const SHORTEST: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Pause before the next look at a task of this age: a start or a configuration is over in a second
-/// or two, a full clone takes minutes. The end is learnt at most a sixth late; before the time that
-/// the operation took last there are few looks.
-fn pause(age: Duration, usual: Option<Duration>) -> Duration {
-    match usual.and_then(|usual| usual.checked_sub(age)) {
-        Some(left) => left.min(age.max(Duration::from_secs(1))).clamp(SHORTEST, LONGEST),
-        None => (age / 6).clamp(SHORTEST, LONGEST),
+/// So many tasks beside make looks more frequent by as much again, at most by three times: one look
+/// tells of all of them.
+const MANY: usize = 8;
+
+/// Pause before the next look at a task of this age, one of so `many`: a start or a configuration is
+/// over in a second or two, a full clone takes minutes. The end is learnt at most a sixth late; before
+/// the time that the operation took last there are few looks.
+fn pause(age: Duration, usual: Option<Duration>, many: usize) -> Duration {
+    if let Some(left) = usual.and_then(|usual| usual.checked_sub(age)) {
+        return left.min(age.max(Duration::from_secs(1))).clamp(SHORTEST, LONGEST);
+    }
+    let hurry = u32::try_from((many / MANY).clamp(1, 3)).unwrap_or(1);
+    (age / (6 * hurry)).clamp(SHORTEST, LONGEST)
+}
+
+/// The first look at a task of which it is not known how long it takes: no clone and no start of a
+/// VM is over sooner.
+const fn first(operation: Operation) -> Duration {
+    match operation {
+        Operation::Clone | Operation::Start => Duration::from_millis(500),
+        _ => SHORTEST,
     }
 }
 
@@ -200,7 +214,9 @@ impl Tasks {
             }
         }
         let state = TaskState::Running { upid, operation, trouble: None };
-        let due = now + pause(Duration::ZERO, self.usual.get(&operation).copied());
+        let usual = self.usual.get(&operation).copied();
+        let wait = usual.map_or(first(operation), |usual| pause(Duration::ZERO, Some(usual), 1));
+        let due = now + wait;
         let tracked = Tracked { state, since: now, due, silent_since: None, confirmed: now };
         self.by_object.insert(key, tracked);
     }
@@ -218,6 +234,13 @@ impl Tasks {
     /// Forgets the task of `key`.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.by_object.remove(key);
+    }
+
+    /// What the last task of `key` did does not show, though it ended well: how it ended is not known.
+    pub(super) fn doubt(&mut self, key: &ObjectKey, why: String) {
+        if let Some(Tracked { state: TaskState::Ended(ended), .. }) = self.by_object.get_mut(key) {
+            ended.exit = Exit::Unknown(why);
+        }
     }
 
     /// Tasks to look at now; they are not due again before the look has ended.
@@ -258,7 +281,7 @@ impl Tasks {
             let age = asked.duration_since(tracked.since);
             let result = match look_up(&upid) {
                 None if is_due && age < LISTED => {
-                    tracked.due = asked + pause(age, None);
+                    tracked.due = asked + pause(age, None, 1);
                     continue;
                 }
                 None if is_due => {
@@ -301,6 +324,7 @@ impl Tasks {
         result: Result<Option<Exit>, String>,
         now: Instant,
     ) -> Looked {
+        let many = self.by_object.len();
         let Some(tracked) = self.by_object.get_mut(key) else { return Looked::Nothing };
         let TaskState::Running { upid, operation, trouble } = &mut tracked.state else {
             return Looked::Nothing;
@@ -323,7 +347,7 @@ impl Tasks {
                 *trouble = None;
                 tracked.silent_since = None;
                 let usual = self.usual.get(operation).copied();
-                tracked.due = now + pause(now.duration_since(tracked.since), usual);
+                tracked.due = now + pause(now.duration_since(tracked.since), usual, many);
                 Looked::Nothing
             }
             Err(why) => {
@@ -338,7 +362,7 @@ impl Tasks {
                 let is_news = trouble.replace(why).is_none();
                 // An endpoint in trouble is asked less often, however short the task.
                 let age = now.duration_since(tracked.since);
-                tracked.due = now + pause(age, None).max(Duration::from_secs(2));
+                tracked.due = now + pause(age, None, 1).max(Duration::from_secs(2));
                 if is_news { Looked::Silence } else { Looked::Nothing }
             }
         }
@@ -372,6 +396,24 @@ mod tests {
         assert!(matches!(tasks.state(&key("a")), Some(TaskState::Ended(_))));
         tasks.forget(&key("a"));
         assert!(tasks.state(&key("a")).is_none());
+    }
+
+    #[test]
+    fn what_takes_long_is_not_looked_at_too_soon_and_many_are_looked_at_more_often() {
+        let start = Instant::now();
+        let due = |operation| {
+            let mut tasks = Tasks::default();
+            tasks.follow(key("a"), upid("000ACD12"), operation, start);
+            tasks.next_due().unwrap() - start
+        };
+        assert_eq!(due(Operation::Clone), Duration::from_millis(500));
+        assert_eq!(due(Operation::Resize), SHORTEST);
+        let age = Duration::from_secs(6);
+        for (many, expected) in [(1, 1000), (MANY, 1000), (MANY * 2, 500), (MANY * 20, 333)] {
+            assert_eq!(pause(age, None, many).as_millis(), expected, "{many}");
+        }
+        let usual = Some(Duration::from_secs(7));
+        assert_eq!(pause(age, usual, MANY * 20), Duration::from_secs(1), "known before");
     }
 
     #[test]

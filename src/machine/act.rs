@@ -5,6 +5,7 @@ mod kubernetes;
 
 use std::collections::BTreeMap;
 
+use super::decide::just_ended;
 use super::decide::{mark, without_mark};
 use super::decision::{Step, Waiting};
 use super::facts::{Facts, Power};
@@ -390,6 +391,10 @@ impl Pass<'_> {
                     // The seed is not where its upload put it: it has to be stored once more.
                     endpoint.forget_task(&self.key);
                     self.facts.task = None;
+                } else if just_ended(&self.facts, Operation::Upload) && !error.outcome_unknown() {
+                    // Perhaps for that, in words that are not known: its storage is asked.
+                    endpoint.doubt_task(&self.key, error.to_string());
+                    self.facts.task = endpoint.task(&self.key);
                 }
                 Err(self.refused(operation, &error))
             }

@@ -85,6 +85,7 @@ const CASES: &[Named] = &cases! {
         a_full_storage_at_the_upload_is_told
         a_node_without_storage_for_the_seed_is_told
         a_full_storage_is_left_for_one_that_takes_the_seed
+        a_seed_that_went_before_its_drive_is_stored_anew_whatever_the_words
         a_seed_is_deleted_where_it_was_put_though_its_vm_moved
     }
     strange {

@@ -1,9 +1,10 @@
 //! Storages without room, and without content.
 
-use pve_fake::{Change, Config, Seed, StorageSeed};
+use capmox::api::ProxmoxMachine;
+use pve_fake::{Action, Change, Config, FaultRule, Seed, StorageSeed};
 use serde_json::json;
 
-use crate::case::Case;
+use crate::case::{Case, said, text};
 
 fn full(storage: &str, full: bool) -> Change {
     Change::StorageFull { storage: storage.to_owned(), full }
@@ -66,6 +67,28 @@ pub(crate) async fn a_full_storage_is_left_for_one_that_takes_the_seed() {
 fn seeds(case: &Case, node: &str) -> usize {
     let volumes = case.fake.model().volumes();
     volumes.iter().filter(|(at, id, _)| at == node && id.contains("user-data")).count()
+}
+
+pub(crate) async fn a_seed_that_went_before_its_drive_is_stored_anew_whatever_the_words() {
+    let case = Case::sound().await;
+    let words = Action::Reply { status: 500, text: "no such image here".to_owned() };
+    case.fake.faults().add(FaultRule::always("POST", "/nodes/*/qemu/*/config", words));
+    case.machine("m", json!({})).await;
+    let told = |found: &ProxmoxMachine| {
+        said(found).is_some_and(|condition| text(condition).contains("no such image here"))
+    };
+    case.until("m", "the refusal is told", told).await;
+    let node = case.vm_of("m").node;
+    case.fake.change(Change::VolumeGone { node, volume: "local:iso/user-data-100.iso".to_owned() });
+    let upload = "/nodes/*/storage/*/upload";
+    case.sees("the seed is stored anew", |fake| {
+        (fake.journal().count("POST", upload) >= 2).then_some(())
+    })
+    .await;
+    case.fake.faults().clear();
+    case.ready("m").await;
+    assert_eq!(case.fake.journal().count("POST", upload), 2, "what is there is not stored again");
+    case.end().await;
 }
 
 pub(crate) async fn a_seed_is_deleted_where_it_was_put_though_its_vm_moved() {

@@ -88,7 +88,7 @@ fn retry_pause(facts: &Facts, now: Timestamp) -> Option<Decision> {
 }
 
 /// Whether the task that ended last did `wanted`, with success.
-fn just_ended(facts: &Facts, wanted: Operation) -> bool {
+pub(super) fn just_ended(facts: &Facts, wanted: Operation) -> bool {
     matches!(
         &facts.task,
         Some(TaskState::Ended(Ended { operation, exit: Exit::Success, .. })) if *operation == wanted
