@@ -6,12 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::pve;
 
-/// Whoever is inside for longer has met something that does not answer.
+/// Whoever is inside for longer without a step done has met something that does not answer.
 const HUNG: Duration = Duration::from_secs(5);
+
+/// How long to wait for a place while it goes on inside, and how often to see whether it does. Who
+/// comes again instead costs a pass each time, and many who do keep those inside from going on.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SEE: Duration = Duration::from_secs(1);
 
 /// A gate at one endpoint, which fails with `E`.
 #[derive(Debug)]
@@ -22,7 +27,7 @@ pub(super) struct Gate<E = pve::Error> {
 
 #[derive(Debug)]
 struct State<E> {
-    /// Since when each is inside.
+    /// When each of those inside came in or went on.
     inside: BTreeMap<u64, Instant>,
     next: u64,
     /// Why the endpoint was of no use when it was asked last.
@@ -48,6 +53,13 @@ pub struct Leave<E = pve::Error> {
     number: u64,
     /// Whether the endpoint was of no use before, which is to be found out first.
     pub is_probe: bool,
+}
+
+impl<E> Leave<E> {
+    /// A step is done: its holder goes on.
+    pub fn goes_on(&self) {
+        self.gate.with(|state| state.inside.insert(self.number, Instant::now()));
+    }
 }
 
 impl<E> Drop for Leave<E> {
@@ -85,14 +97,15 @@ impl<E: Clone> Gate<E> {
     /// Lets in, beside at most `at_most - 1` others; waits for a place while it goes on inside. When
     /// the endpoint turns out to be of no use meanwhile, nobody of those who waited asks it again.
     pub(super) async fn admit(self: &Arc<Self>, at_most: usize) -> Admission<E> {
-        let deadline = Instant::now() + HUNG;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             match self.try_admit(at_most, Instant::now()) {
                 Ok(admission) => return admission,
                 Err(hung) if hung => return Admission::Full,
                 Err(_) => {}
             }
-            if timeout_at(deadline, self.freed.notified()).await.is_err() {
+            let is_free = timeout(SEE, self.freed.notified()).await.is_ok();
+            if !is_free && Instant::now() >= deadline {
                 return Admission::Full;
             }
             if let Some(error) = self.with(|state| state.lost.clone()) {
@@ -103,7 +116,7 @@ impl<E: Clone> Gate<E> {
         }
     }
 
-    /// `Err` when it is full: whether it hangs.
+    /// `Err` when it is full: whether half of it or more hangs.
     fn try_admit(self: &Arc<Self>, at_most: usize, now: Instant) -> Result<Admission<E>, bool> {
         self.with(|state| {
             let is_probe = state.lost.is_some();
@@ -111,7 +124,9 @@ impl<E: Clone> Gate<E> {
                 return Ok(Admission::Lost(error.clone()));
             }
             if state.inside.len() >= at_most.max(1) {
-                return Err(state.inside.values().any(|since| now.duration_since(*since) > HUNG));
+                let hangs = |since: &&Instant| now.duration_since(**since) > HUNG;
+                let hung = state.inside.values().filter(hangs).count();
+                return Err(hung.saturating_mul(2) >= state.inside.len());
             }
             state.next += 1;
             state.inside.insert(state.next, now);
@@ -143,6 +158,27 @@ mod tests {
         assert!(matches!(gate.try_admit(2, now + HUNG * 2), Err(true)), "nobody waits there");
         drop(first);
         assert!(!granted(&gate, now).is_probe);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_goes_on_waiting_while_most_of_those_inside_go_on() {
+        let gate = Arc::new(Words::default());
+        let inside: Vec<_> = (0..4).map(|_| gate.try_admit(4, Instant::now())).collect();
+        let leave = |index: usize| match &inside[index] {
+            Ok(Admission::Granted(leave)) => leave,
+            other => panic!("not let in: {other:?}"),
+        };
+        let mut waits = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.admit(4).await }
+        });
+        for going_on in [3, 3, 3, 2, 2] {
+            tokio::time::advance(HUNG / 2).await;
+            (0..going_on).for_each(|index| leave(index).goes_on());
+            assert!(timeout(Duration::ZERO, &mut waits).await.is_err(), "one hangs, three do not");
+        }
+        tokio::time::advance(HUNG).await;
+        assert!(matches!(waits.await, Ok(Admission::Full)), "most of them hang");
     }
 
     #[test]

@@ -176,6 +176,8 @@ impl<'a> Pass<'a> {
     /// Runs the pass and says when the next one is due.
     pub(super) async fn run(mut self) -> Result<Wake, Interrupted> {
         let conclusion = self.turns().await?;
+        // What is left to do needs no answer of Proxmox, and others wait for the place.
+        self.leave = None;
         self.step_out_unless_queued(&conclusion);
         if let Conclusion::Decided(Decision::Gone) = conclusion {
             self.end();
@@ -237,6 +239,9 @@ impl<'a> Pass<'a> {
 
     async fn turns(&mut self) -> Result<Conclusion, Interrupted> {
         for _ in 0..TURNS {
+            if let Some(leave) = &self.leave {
+                leave.goes_on();
+            }
             let decision = decide(&self.facts, (self.shared.clock)());
             debug!(?decision, "decided");
             match decision {
