@@ -230,11 +230,12 @@ impl<'a> Pass<'a> {
             return Standing::Moving;
         }
         let Some(free) = read.lowest_free(&open.taken) else {
-            let Usage { total, used, .. } = open.usage;
+            // Nothing that changes with each address: all who wait would be written to each time.
+            let total = open.usage.total;
             return Standing::Waiting(
                 Reason::PoolExhausted,
                 format!(
-                    "{pool} has no free address: it hands out {total}, and {used} are in use. Add \
+                    "{pool} has no free address: it hands out {total}, and all are taken. Add \
                      addresses to its spec.addresses or delete claims that are not needed"
                 ),
             );

@@ -159,7 +159,7 @@ fn a_claim_gets_the_lowest_free_address_and_everything_that_goes_with_it() {
     world.add_claim("b", "p", &json!({"labels": label}));
     let decision = world.settle();
     assert_eq!(world.address_of("a"), Some("10.0.0.2"), "not the network, not the gateway");
-    waits_for(&decision, "b", Reason::PoolExhausted, "it hands out 1, and 1 are in use");
+    waits_for(&decision, "b", Reason::PoolExhausted, "it hands out 1, and all are taken");
     assert_eq!(decision.claims[&claim_key("a")], Standing::Bound);
     assert_eq!(decision.pools[&pool_key("p")].free, 0);
 

@@ -397,8 +397,8 @@ async fn pool_trouble(client: &kube::Client, namespace: &str, pool: &ipam::PoolR
         ),
         Ok(Some(Some(status))) => match status.ip_addresses {
             Some(usage) if usage.free <= 0 => format!(
-                ": {pool} has no free address ({} of {} in use); add addresses to it",
-                usage.used, usage.total
+                ": {pool} has no free address of the {} that it hands out; add addresses to it",
+                usage.total
             ),
             _ => String::new(),
         },
