@@ -47,6 +47,46 @@ pub(crate) async fn a_vm_destroyed_by_hand_is_not_replaced() {
     case.end().await;
 }
 
+pub(crate) async fn a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_told_whose_it_is() {
+    let (case, vm) = up().await;
+    let replaced = |uuid: Option<&str>| {
+        let VmView { vmid, node, mut config, .. } = vm.clone();
+        match uuid {
+            Some(uuid) => drop(config.insert("smbios1".to_owned(), format!("uuid={uuid}"))),
+            None => drop(config.remove("smbios1")),
+        }
+        case.fake.change(Change::VmGone { vmid });
+        let vm = VmSeed { vmid, node, config, running: true, foreign: true };
+        case.fake.change(Change::VmAppears { vm });
+    };
+    replaced(Some("00000000-0000-4000-8000-00000000dead"));
+    case.delete("m").await;
+    let command = format!("qm set {} --smbios1 uuid=", vm.vmid);
+    let words = ["by its name", "00000000-0000-4000-8000-00000000dead", &command];
+    case.says("m", "False Warning Deleting", &words).await;
+    replaced(None);
+    case.says("m", "False Warning Deleting", &["it has no BIOS uuid", &command]).await;
+    case.stays(Duration::from_secs(3), "the VM runs on", |fake| {
+        fake.model().vm_view(vm.vmid).is_some_and(|vm| vm.running)
+    })
+    .await;
+    assert_eq!(case.list::<capmox::api::ipam::IPAddressClaim>().await.len(), 1);
+    // Somebody sees to it.
+    case.fake.change(Change::VmGone { vmid: vm.vmid });
+    case.fake.change(Change::VmAppears {
+        vm: VmSeed {
+            vmid: vm.vmid,
+            node: vm.node.clone(),
+            config: vm.config.clone(),
+            running: true,
+            foreign: false,
+        },
+    });
+    case.gone("m").await;
+    assert!(case.vms_of("m").is_empty());
+    case.end().await;
+}
+
 pub(crate) async fn a_vm_moved_by_hand_is_followed() {
     let (case, vm) = up().await;
     // With an ISO of local storage in its drive, Proxmox would not move it.
