@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capmox::api::{ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine, ProxmoxMachineStatus};
+use kube::api::DeleteParams;
 use pve_fake::{Change, VmSeed, VmView};
 use serde_json::json;
 
@@ -84,6 +85,27 @@ pub(crate) async fn a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_to
     });
     case.gone("m").await;
     assert!(case.vms_of("m").is_empty());
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_whose_machine_and_cluster_were_deleted_first_goes_with_its_object() {
+    let (case, vm) = up().await;
+    let (background, group) = (DeleteParams::background(), "cluster.x-k8s.io");
+    let owner = case.dynamic(group, "v1beta1", "Machine");
+    let cluster = case.dynamic(group, "v1beta1", "Cluster");
+    owner.delete("m", &background).await.unwrap();
+    cluster.delete(CLUSTER, &background).await.unwrap();
+    assert!(owner.get_opt("m").await.unwrap().is_none(), "the Machine is gone");
+    assert!(cluster.get_opt(CLUSTER).await.unwrap().is_none(), "the Cluster is gone");
+    case.stays(Duration::from_secs(2), "the VM runs on", |fake| {
+        fake.model().vm_view(vm.vmid).is_some_and(|vm| vm.running)
+    })
+    .await;
+    case.delete("m").await;
+    case.end_of::<ProxmoxMachine>("m").await;
+    assert!(case.vms_of("m").is_empty(), "its VM is left");
+    // The end deletes the Cluster itself.
+    case.create(crate::objects::cluster(&case.namespace)).await;
     case.end().await;
 }
 
