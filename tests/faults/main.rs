@@ -156,7 +156,7 @@ const CASES: &[Named] = &cases! {
         numbers_that_no_field_can_hold
         names_that_lead_elsewhere
         status_that_nobody_wrote
-        a_machine_that_cannot_be_read_any_more_is_left_alone_until_it_is_mended
+        a_machine_that_cannot_be_read_any_more_is_left_alone_and_can_be_deleted
     }
     limits { a_proxy_that_asks_to_be_left_alone_is }
     quiet { ten_machines_that_are_up_cost_next_to_nothing }
