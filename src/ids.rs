@@ -144,6 +144,17 @@ name!(
     "storage name"
 );
 
+/// Number of a network device by Proxmox's name for it: `net0` to `net31`.
+pub fn network_device(name: &str) -> Option<u8> {
+    (0..=31).find(|number| name.strip_prefix("net") == Some(&number.to_string()))
+}
+
+/// Whether a name can be that of a bridge. Proxmox's own rule for the option of a network device, in
+/// which a comma would begin another option.
+pub fn is_bridge(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

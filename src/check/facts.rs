@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::wanted::{self, Named, Template, Wanted};
+use crate::hypervisor::for_seeds;
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::{Candidate, NoTemplate, TemplateRef, choose_template, verify_template};
 use crate::preflight::{self, Need, Scope};
 use crate::pve::{
-    Bridge, NodeSummary, Permissions, Resource, StorageStatus, Version, VmConfig, Vnet,
+    Bridge, DriveVolume, NodeSummary, Permissions, Resource, StorageStatus, Version, VmConfig, Vnet,
 };
 use crate::seen::Seen;
 
@@ -40,6 +41,15 @@ pub struct Facts {
     pub free: BTreeMap<(i64, i64), Seen<VmId>>,
     /// Privileges.
     pub permissions: Seen<Permissions>,
+}
+
+/// What ties the clones of a template to its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tie {
+    /// The storage, and what is on it.
+    pub why: String,
+    /// What would untie them.
+    pub remedy: String,
 }
 
 /// The guests in a listing.
@@ -110,6 +120,27 @@ impl Facts {
         Some((found, config))
     }
 
+    /// Why Proxmox clones a template on its own node only, where storages tell that it does.
+    pub fn tied(&self, template: &Template, config: &VmConfig) -> Option<Tie> {
+        let is_local = |storage: &StorageName| self.shared.get(storage) == Some(&false);
+        if let Some(volume) = config.volumes().into_iter().find(|it| is_local(&it.storage)) {
+            let DriveVolume { key, storage, is_disc } = volume;
+            let disc = if is_disc { "disc " } else { "" };
+            let why = format!("its {disc}{key} is on {storage}, which is not shared");
+            let vmid = self.template(template).map(|(found, _)| found.vmid.to_string());
+            let remedy = match (is_disc, vmid) {
+                (true, Some(vmid)) => format!("qm set {vmid} --delete {key}"),
+                _ => "put it on shared storage".to_owned(),
+            };
+            return Some(Tie { why, remedy });
+        }
+        let storage = template.storage.as_ref()?.parse::<StorageName>().ok()?;
+        is_local(&storage).then(|| Tie {
+            why: format!("its clones go to {storage} (spec.storage), which is not shared"),
+            remedy: "name shared storage in spec.storage".to_owned(),
+        })
+    }
+
     /// Whether a node answers, as the cluster says.
     pub fn is_online(&self, node: &NodeName) -> bool {
         let nodes = self.nodes.present();
@@ -162,8 +193,10 @@ pub fn scope(wanted: &Wanted, facts: &Facts) -> Scope {
     }
     scope.bridges = bridges(wanted, facts).iter().map(|bridge| facts.place(bridge)).collect();
     for storages in facts.storages.values().filter_map(Seen::present) {
-        // Where there are several, the first one that Proxmox lists is taken.
-        scope.iso_storages.extend(iso_storage(storages).map(|found| found.storage.clone()));
+        // Of several the first one is taken; the others that are named stand in for it.
+        let all = for_seeds(storages, &wanted.iso_storages).into_iter();
+        let taken = if wanted.iso_storages.is_empty() { 1 } else { usize::MAX };
+        scope.iso_storages.extend(all.take(taken).map(|found| found.storage.clone()));
     }
     scope.nodes.extend(facts.storages.keys().cloned());
     scope
@@ -180,11 +213,6 @@ pub fn bridges(wanted: &Wanted, facts: &Facts) -> BTreeSet<wanted::Bridge> {
         bridges.extend(name.map(|name| wanted::Bridge { name, vlan: device.vlan() }));
     }
     bridges
-}
-
-/// The storage of a node that bootstrap data is put on.
-pub fn iso_storage(storages: &[StorageStatus]) -> Option<&StorageStatus> {
-    storages.iter().find(|storage| storage.takes("iso"))
 }
 
 /// Privileges for what is wanted, on the release that was seen.

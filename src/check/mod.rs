@@ -21,6 +21,7 @@ use crate::api::ProxmoxMachineSpec;
 use crate::connections::{self, Connections, Given, Own};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
+use crate::ids::StorageName;
 use crate::pve::{self, Call, Observer};
 
 pub use report::{Finding, Report, Verdict};
@@ -33,6 +34,8 @@ pub struct Request {
     pub access: Access,
     /// What is wanted beside what a cluster says.
     pub extra: Option<ProxmoxMachineSpec>,
+    /// The storages for bootstrap data that the manager was told, the preferred one first.
+    pub iso_storages: Vec<StorageName>,
     /// Tells the time.
     pub now: fn() -> Timestamp,
 }
@@ -81,7 +84,7 @@ impl Observer for Uncounted {
 
 /// Checks. Nothing is changed on Proxmox or in the management cluster.
 pub async fn run(request: Request) -> Report {
-    let Request { access, extra, now } = request;
+    let Request { access, extra, iso_storages, now } = request;
     let mut specs: Vec<ProxmoxMachineSpec> = extra.into_iter().collect();
     let mut allowed = Vec::new();
     let mut findings = Vec::new();
@@ -116,7 +119,8 @@ pub async fn run(request: Request) -> Report {
             endpoint.map(|endpoint| endpoint.client().clone())
         }
     };
-    let wanted = Wanted::of(&specs, &allowed);
+    let mut wanted = Wanted::of(&specs, &allowed);
+    wanted.iso_storages = iso_storages;
     match opened {
         Ok(client) => findings.extend(look(&client, &wanted, now).await),
         Err(fault) => findings.push(no_client(&fault)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::ProxmoxMachineSpec;
+use crate::ids::StorageName;
 use crate::placement::normalised_tags;
 
 /// How a template is named.
@@ -77,6 +78,8 @@ pub struct Wanted {
     pub pools: BTreeSet<String>,
     /// Whether some VMs go into no pool.
     pub no_pool: bool,
+    /// Storages for bootstrap data, the preferred one first; any when empty.
+    pub iso_storages: Vec<StorageName>,
     /// Ranges of VMIDs, both ends included, as written.
     pub ranges: BTreeSet<(i64, i64)>,
     /// Whether no guest agent is asked.

@@ -82,6 +82,10 @@ struct Wanted {
     #[arg(long, value_name = "NAME")]
     storage: Option<String>,
 
+    /// Storages for bootstrap data, as the manager is told them; any when not given
+    #[arg(long, default_value = "", value_parser = super::storages, value_name = "NAMES", hide_default_value = true)]
+    iso_storage: String,
+
     /// Bridge, and VLAN if there is one
     #[arg(long, value_name = "NAME[:VLAN]", value_parser = bridge)]
     bridge: Option<(String, Option<u16>)>,
@@ -152,7 +156,7 @@ fn volume(text: &str) -> Result<BootVolume, String> {
 impl Wanted {
     /// The machine that the flags describe; none when they say nothing.
     fn spec(self) -> Option<ProxmoxMachineSpec> {
-        let Self { template, storage, bridge, pool, vmid_range, nodes, boot_volume } = self;
+        let Self { template, storage, bridge, pool, vmid_range, nodes, boot_volume, .. } = self;
         let network = bridge.map(|(bridge, vlan)| NetworkSpec {
             default: Some(NetworkDevice { bridge, vlan, ..NetworkDevice::default() }),
             ..NetworkSpec::default()
@@ -216,7 +220,9 @@ async fn report(arguments: Arguments, environment: &Environment) -> Report {
             }
         },
     };
-    check::run(check::Request { access, extra: wanted.spec(), now }).await
+    let iso_storages = super::names(&wanted.iso_storage);
+    let iso_storages = iso_storages.filter_map(|name| name.parse().ok()).collect();
+    check::run(check::Request { access, extra: wanted.spec(), iso_storages, now }).await
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

@@ -13,6 +13,7 @@ mod ledger;
 mod lists;
 mod looks;
 mod queue;
+mod seeds;
 mod tasks;
 mod view;
 
@@ -21,6 +22,7 @@ pub use endpoint::{Endpoint, Health, Wakes, Watch};
 pub use gate::{Admission, Leave};
 pub use ledger::{Ledger, Promise, Refused};
 pub use queue::{CloneLimits, Place, Position};
+pub use seeds::for_seeds;
 pub use tasks::{Ended, Exit, Operation, TaskState};
 pub use view::{GuestEntry, GuestKind, NodeEntry, NodeState, StorageEntry, View};
 

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use super::decide::{provider_id, without_mark};
 use super::facts::Facts;
 use crate::api::{BootVolume, NetworkModel};
+use crate::ids::{is_bridge, network_device};
 use crate::ipam::{DEFAULT_DEVICE, Family};
 use crate::pve::{NetDevice, Tags, VmConfig};
 
@@ -114,8 +115,7 @@ impl Wanted<'_> {
 fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>, String> {
     let wanted = wanted_devices(facts);
     for (name, device) in &wanted {
-        let number = name.strip_prefix("net").and_then(|n| n.parse::<u8>().ok());
-        if number.is_none_or(|n| n > 31) {
+        if network_device(name).is_none() {
             return Err(format!(
                 "spec.network.additionalDevices: {name:?} is no network device of Proxmox: \
                  expected net1 to net31"
@@ -138,11 +138,6 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
         (found.as_ref() != Some(&device)).then(|| (name.to_owned(), device.to_string()))
     });
     Ok(written.collect())
-}
-
-/// Proxmox's own rule for the option; a comma would begin another option of the device.
-fn is_bridge(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
 }
 
 /// The device that the seed has to name and that has no MAC address yet.

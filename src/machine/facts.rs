@@ -50,6 +50,9 @@ pub(super) struct Facts {
     pub absence_confirmed: bool,
     /// Another machine records the same VMID.
     pub vmid_shared: bool,
+    /// Provider ids that other machines record together with the same VMID. Those of other Proxmox
+    /// clusters are among them.
+    pub others_ids: Vec<String>,
     /// How often the guest was asked since it was started.
     pub guest_looks: u32,
     /// How long to leave a guest that boots alone before it is asked, or asked again.

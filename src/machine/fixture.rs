@@ -69,6 +69,7 @@ pub(super) fn fresh() -> Facts {
         vm: None,
         absence_confirmed: false,
         vmid_shared: false,
+        others_ids: Vec::new(),
         guest_looks: 0,
         guest_wait: None,
         power: None,

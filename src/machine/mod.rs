@@ -24,6 +24,7 @@ mod seed;
 mod simulation;
 mod stores;
 mod traces;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,8 +158,7 @@ async fn reconcile(object: Arc<Stored>, shared: Arc<Shared>) -> Result<Action, I
                 Ok(action(wake))
             }
             Err(invalid) => {
-                warn!(error = %invalid, "the object cannot be read; correct it");
-                Ok(Action::await_change())
+                Ok(action(shared.serve_unreadable(&object, &invalid.to_string()).await?))
             }
         }
     };

@@ -7,9 +7,9 @@ use secrecy::ExposeSecret;
 
 use super::decide::provider_id;
 use super::facts::{BootstrapData, Facts, VmSeen};
-use crate::api::{self, AdditionalNetworkDevice};
-use crate::bootstrap::network::{Ethernet, NetworkPlan, Route, Rule, Static, Vrf};
-use crate::bootstrap::{Format, Metadata, Place, SeedFiles, asks_for_place, seed};
+use crate::api::AdditionalNetworkDevice;
+use crate::bootstrap::network::{Ethernet, NetworkPlan, Static, asked};
+use crate::bootstrap::{Format, Metadata, Place, Problem, SeedFiles, asks_for_place, seed};
 use crate::ids::{StorageName, VmId};
 use crate::ipam::{DEFAULT_DEVICE, Family};
 use crate::pve::VmConfig;
@@ -40,7 +40,7 @@ pub(super) fn files(
         kubernetes_version: facts.owner.as_ref().and_then(|owner| owner.spec.version.clone()),
         place: place(facts).filter(|_| asks_for_place(data.value.expose_secret())),
     };
-    let plan = plan(facts, config)?;
+    let plan = plan(facts, config).map_err(|why| why.to_string())?;
     SeedFiles::render(format, data.value.expose_secret(), &identity, &plan)
         .map_err(|why| why.to_string())
 }
@@ -55,7 +55,7 @@ fn place(facts: &Facts) -> Option<Place> {
 }
 
 /// The guest's network: the default device first, then the additional ones as listed.
-fn plan(facts: &Facts, config: &VmConfig) -> Result<NetworkPlan, String> {
+fn plan(facts: &Facts, config: &VmConfig) -> Result<NetworkPlan, Problem> {
     let network = facts.machine.spec.network.as_ref();
     let default = network.and_then(|network| network.default.as_ref());
     let additional = network.and_then(|network| network.additional_devices.as_deref());
@@ -81,18 +81,18 @@ fn plan(facts: &Facts, config: &VmConfig) -> Result<NetworkPlan, String> {
         )?);
     }
     let vrfs = network.and_then(|network| network.vrfs.as_deref());
-    let vrfs = vrfs.into_iter().flatten().map(vrf).collect::<Result<_, _>>()?;
+    let vrfs = vrfs.into_iter().flatten().map(asked::vrf).collect::<Result<_, _>>()?;
     Ok(NetworkPlan { ethernets, vrfs })
 }
 
 fn additional_ethernet(
     ethernet: Ethernet,
     device: &AdditionalNetworkDevice,
-) -> Result<Ethernet, String> {
+) -> Result<Ethernet, Problem> {
     Ok(Ethernet {
         mtu: device.link_mtu,
-        routes: routes(&device.name, device.routes.as_deref())?,
-        routing_policy: rules(&device.name, device.routing_policy.as_deref())?,
+        routes: asked::routes(&device.name, device.routes.as_deref())?,
+        routing_policy: asked::rules(&device.name, device.routing_policy.as_deref())?,
         ..ethernet
     })
 }
@@ -105,47 +105,6 @@ fn address(facts: &Facts, device: &str, family: Family) -> Option<Static> {
         gateway: found.gateway.map(|gateway| gateway.to_string()),
         metric: found.metric,
     })
-}
-
-fn vrf(vrf: &api::VrfDevice) -> Result<Vrf, String> {
-    Ok(Vrf {
-        name: vrf.name.clone(),
-        table: number(&vrf.name, "table", Some(vrf.table))?.unwrap_or_default(),
-        interfaces: vrf.interfaces.clone().unwrap_or_default(),
-        routes: routes(&vrf.name, vrf.routes.as_deref())?,
-        routing_policy: rules(&vrf.name, vrf.routing_policy.as_deref())?,
-    })
-}
-
-fn routes(owner: &str, routes: Option<&[api::Route]>) -> Result<Vec<Route>, String> {
-    let route = |route: &api::Route| {
-        Ok(Route {
-            to: route.to.clone(),
-            via: route.via.clone(),
-            metric: number(owner, "routes.metric", route.metric)?,
-            table: number(owner, "routes.table", route.table)?,
-        })
-    };
-    routes.into_iter().flatten().map(route).collect()
-}
-
-fn rules(owner: &str, rules: Option<&[api::Policy]>) -> Result<Vec<Rule>, String> {
-    let rule = |rule: &api::Policy| {
-        Ok(Rule {
-            to: rule.to.clone(),
-            from: rule.from.clone(),
-            priority: number(owner, "routingPolicy.priority", rule.priority)?,
-            table: number(owner, "routingPolicy.table", rule.table)?,
-        })
-    };
-    rules.into_iter().flatten().map(rule).collect()
-}
-
-fn number(owner: &str, field: &str, value: Option<i64>) -> Result<Option<u32>, String> {
-    let Some(value) = value else { return Ok(None) };
-    u32::try_from(value)
-        .map(Some)
-        .map_err(|_| format!("network device {owner}: {field} {value} is not a 32-bit number"))
 }
 
 /// Volume id of a VM's seed.

@@ -17,7 +17,7 @@ pub use network::{Bridge, Pool, Vnet};
 pub(super) use node::TaskRecord;
 pub use node::{Memory, NodeStatus, NodeSummary, TaskLogLine};
 pub use storage::{StorageStatus, Volume, VolumeInfo};
-pub use vm::{CloneOptions, ConfigUpdate, DestroyOptions, VmConfig, VmStatus};
+pub use vm::{CloneOptions, ConfigUpdate, DestroyOptions, DriveVolume, VmConfig, VmStatus};
 
 #[cfg(test)]
 mod tests;

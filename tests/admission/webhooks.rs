@@ -109,6 +109,33 @@ async fn templates_stay(client: &Client, namespace: &str) {
     templates.patch("t", &real, &labelled).await.unwrap();
 }
 
+/// A machine whose VM has its bootstrap data: what it was made with stays, the rest goes on.
+async fn what_could_not_take_effect_is_refused(machines: &Api<DynamicObject>) {
+    let params = PatchParams::default();
+    let change = async |change: Value| machines.patch("good", &params, &Patch::Merge(change)).await;
+    change(json!({"spec": {"numCores": 2}})).await.unwrap();
+    change(json!({"spec": {"virtualMachineID": 105, "providerID": "proxmox://u"}})).await.unwrap();
+    let status = Patch::Merge(json!({"status": {"bootstrapDataProvided": true}}));
+    machines.patch_status("good", &params, &status).await.unwrap();
+    for (field, value) in [("numCores", json!(4)), ("target", json!("pve2"))] {
+        let (code, text) = message(&change(json!({"spec": {field: value}})).await.unwrap_err());
+        let expected = format!("spec.{field}: Invalid value: {value}: cannot take effect any more");
+        assert!(code == 422 && text.contains(&expected), "{code} {text}");
+    }
+    change(json!({"spec": {"providerID": "proxmox://w"}, "metadata": {"labels": {"a": "b"}}}))
+        .await
+        .unwrap();
+    // The same once more, with what the API server fills in by default left out, and empty lists.
+    let mut same = object("ProxmoxMachine", "good", &machine_spec());
+    same.data["spec"]["numCores"] = json!(2);
+    same.data["spec"]["description"] = json!("fine");
+    same.data["spec"]["allowedNodes"] = json!([]);
+    same.data["spec"]["network"]["default"] = json!({"bridge": "vmbr0"});
+    let applied = PatchParams::apply("gitops").force();
+    machines.patch("good", &applied, &Patch::Apply(&same)).await.unwrap();
+    machines.patch("good", &applied, &Patch::Apply(&same)).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_apiserver_asks_and_users_read_the_refusals() {
     let world = World::shared().await.unwrap();
@@ -161,6 +188,8 @@ async fn the_apiserver_asks_and_users_read_the_refusals() {
     assert!(code == 400 && text.contains("tags are immutable"), "{code} {text}");
     let described = Patch::Merge(json!({"spec": {"description": "fine"}}));
     machines.patch("good", &PatchParams::default(), &described).await.unwrap();
+
+    what_could_not_take_effect_is_refused(&machines).await;
 
     let clusters = objects(&client, &namespace, "ProxmoxCluster");
     let mut spec = json!({

@@ -6,7 +6,8 @@ use crate::source::Source;
 pub(crate) type Rule = fn(&Source) -> Vec<String>;
 
 /// The rules for the shipping crate.
-pub(crate) const SHIPPING: &[Rule] = &[layers, purity, waiting, pve_knows_no_kubernetes];
+pub(crate) const SHIPPING: &[Rule] =
+    &[layers, purity, waiting, writing_files, pve_knows_no_kubernetes];
 
 /// The rules for every crate here.
 pub(crate) const EVERYWHERE: &[Rule] = &[length, module_doc, unfinished, names];
@@ -172,6 +173,34 @@ pub(crate) fn waiting(source: &Source) -> Vec<String> {
         .iter()
         .filter(is_sleep)
         .map(|name| format!("{}: {name}: wait for the condition instead", source.path))
+        .collect()
+}
+
+/// What the manager handles has join secrets in it. It is made in memory and leaves no file behind,
+/// and the root file system of its container is read-only.
+pub(crate) fn writing_files(source: &Source) -> Vec<String> {
+    const WAYS: &[&str] = &[
+        "fs::write",
+        "fs::copy",
+        "fs::rename",
+        "fs::create_dir",
+        "fs::create_dir_all",
+        "File::create",
+        "File::create_new",
+        "OpenOptions",
+        "OpenOptions::new",
+        "env::temp_dir",
+    ];
+    let writes = |name: &&String| {
+        let name = name.trim_end_matches("()");
+        let is = |way: &&str| name == *way || name.ends_with(&format!("::{way}"));
+        name.split("::").next() == Some("tempfile") || WAYS.iter().any(is)
+    };
+    source
+        .names
+        .iter()
+        .filter(writes)
+        .map(|name| format!("{}: {name}: nothing is written to files", source.path))
         .collect()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::rules::{
     Rule, layers, length, module_doc, names, purity, pve_knows_no_kubernetes, unfinished, waiting,
+    writing_files,
 };
 use crate::source::Source;
 
@@ -62,6 +63,27 @@ fn waiting_catches_a_sleep_by_any_path() {
         assert!(breaks(waiting, "src/runtime/mod.rs", text), "{text}");
     }
     assert!(!breaks(waiting, "src/runtime/mod.rs", "fn f() { timeout(d, x); let sleep = 1; }"));
+}
+
+#[test]
+fn nothing_is_written_to_files_such_as_a_seed_to_tmp() {
+    for text in [
+        "fn f() { std::fs::write(\"/tmp/user-data-105.iso\", image); }",
+        "use tokio::fs; async fn f() { fs::write(path, image).await; }",
+        "use std::fs::File; fn f() { File::create(path); }",
+        "fn f() { std::fs::OpenOptions::new(); }",
+        "fn f() { let folder = std::env::temp_dir(); }",
+        "fn f() { tempfile::tempfile(); }",
+    ] {
+        assert!(breaks(writing_files, "src/machine/act.rs", text), "{text}");
+    }
+    for text in [
+        "async fn f() { tokio::fs::read(path).await; }",
+        "fn f() { buffer.write(bytes); }",
+        "#[cfg(test)] mod tests { fn f() { std::fs::write(path, text); } }",
+    ] {
+        assert!(!breaks(writing_files, "src/machine/act.rs", text), "{text}");
+    }
 }
 
 #[test]

@@ -324,7 +324,8 @@ impl Case {
         assert!(self.vms_of(machine).is_empty(), "the VM of {machine} is left");
     }
 
-    async fn end_of<K>(&self, name: &str)
+    /// Waits until an object is gone.
+    pub(crate) async fn end_of<K>(&self, name: &str)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + DeserializeOwned + Debug + Send + 'static,

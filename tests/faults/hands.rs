@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capmox::api::{ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine, ProxmoxMachineStatus};
+use kube::api::DeleteParams;
 use pve_fake::{Change, VmSeed, VmView};
 use serde_json::json;
 
@@ -44,6 +45,67 @@ pub(crate) async fn a_vm_destroyed_by_hand_is_not_replaced() {
     assert_eq!(case.fake.journal().count("POST", "/nodes/*/qemu/*/clone"), 1);
     // Once more, and now it is deleted.
     case.fake.change(Change::VmGone { vmid });
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_told_whose_it_is() {
+    let (case, vm) = up().await;
+    let replaced = |uuid: Option<&str>| {
+        let VmView { vmid, node, mut config, .. } = vm.clone();
+        match uuid {
+            Some(uuid) => drop(config.insert("smbios1".to_owned(), format!("uuid={uuid}"))),
+            None => drop(config.remove("smbios1")),
+        }
+        case.fake.change(Change::VmGone { vmid });
+        let vm = VmSeed { vmid, node, config, running: true, foreign: true };
+        case.fake.change(Change::VmAppears { vm });
+    };
+    replaced(Some("00000000-0000-4000-8000-00000000dead"));
+    case.delete("m").await;
+    let command = format!("qm set {} --smbios1 uuid=", vm.vmid);
+    let words = ["by its name", "00000000-0000-4000-8000-00000000dead", &command];
+    case.says("m", "False Warning Deleting", &words).await;
+    replaced(None);
+    case.says("m", "False Warning Deleting", &["it has no BIOS uuid", &command]).await;
+    case.stays(Duration::from_secs(3), "the VM runs on", |fake| {
+        fake.model().vm_view(vm.vmid).is_some_and(|vm| vm.running)
+    })
+    .await;
+    assert_eq!(case.list::<capmox::api::ipam::IPAddressClaim>().await.len(), 1);
+    // Somebody sees to it.
+    case.fake.change(Change::VmGone { vmid: vm.vmid });
+    case.fake.change(Change::VmAppears {
+        vm: VmSeed {
+            vmid: vm.vmid,
+            node: vm.node.clone(),
+            config: vm.config.clone(),
+            running: true,
+            foreign: false,
+        },
+    });
+    case.gone("m").await;
+    assert!(case.vms_of("m").is_empty());
+    case.end().await;
+}
+
+pub(crate) async fn a_vm_whose_machine_and_cluster_were_deleted_first_goes_with_its_object() {
+    let (case, vm) = up().await;
+    let (background, group) = (DeleteParams::background(), "cluster.x-k8s.io");
+    let owner = case.dynamic(group, "v1beta1", "Machine");
+    let cluster = case.dynamic(group, "v1beta1", "Cluster");
+    owner.delete("m", &background).await.unwrap();
+    cluster.delete(CLUSTER, &background).await.unwrap();
+    assert!(owner.get_opt("m").await.unwrap().is_none(), "the Machine is gone");
+    assert!(cluster.get_opt(CLUSTER).await.unwrap().is_none(), "the Cluster is gone");
+    case.stays(Duration::from_secs(2), "the VM runs on", |fake| {
+        fake.model().vm_view(vm.vmid).is_some_and(|vm| vm.running)
+    })
+    .await;
+    case.delete("m").await;
+    case.end_of::<ProxmoxMachine>("m").await;
+    assert!(case.vms_of("m").is_empty(), "its VM is left");
+    // The end deletes the Cluster itself.
+    case.create(crate::objects::cluster(&case.namespace)).await;
     case.end().await;
 }
 

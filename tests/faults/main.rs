@@ -129,6 +129,8 @@ const CASES: &[Named] = &cases! {
     hands {
         a_vm_stopped_by_hand_is_started_again
         a_vm_destroyed_by_hand_is_not_replaced
+        a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_told_whose_it_is
+        a_vm_whose_machine_and_cluster_were_deleted_first_goes_with_its_object
         a_vm_moved_by_hand_is_followed
         a_node_that_reboots_gets_its_vm_back
         a_vm_paused_by_hand_goes_on
@@ -155,7 +157,7 @@ const CASES: &[Named] = &cases! {
         numbers_that_no_field_can_hold
         names_that_lead_elsewhere
         status_that_nobody_wrote
-        a_machine_that_cannot_be_read_any_more_is_left_alone_until_it_is_mended
+        a_machine_that_cannot_be_read_any_more_is_left_alone_and_can_be_deleted
     }
     limits { a_proxy_that_asks_to_be_left_alone_is }
     quiet { ten_machines_that_are_up_cost_next_to_nothing }

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use capmox::api::ProxmoxMachine;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
 use pve_fake::Fake;
 use serde_json::{Value, json};
 
-use crate::case::Case;
+use tokio::time::timeout;
+
+use crate::case::{Case, PATIENCE};
 
 /// How long the manager is watched for going round in circles.
 const WATCHED: Duration = Duration::from_secs(15);
@@ -145,7 +149,7 @@ pub(crate) async fn status_that_nobody_wrote() {
     case.end().await;
 }
 
-pub(crate) async fn a_machine_that_cannot_be_read_any_more_is_left_alone_until_it_is_mended() {
+pub(crate) async fn a_machine_that_cannot_be_read_any_more_is_left_alone_and_can_be_deleted() {
     let case = Case::sound().await;
     case.machine("sound", json!({})).await;
     case.ready("sound").await;
@@ -155,10 +159,20 @@ pub(crate) async fn a_machine_that_cannot_be_read_any_more_is_left_alone_until_i
         api.patch("sound", &PatchParams::default(), &patch).await.unwrap();
     };
     cores(1 << 33).await;
-    api.delete("sound", &DeleteParams::background()).await.unwrap();
     is_calm(&case, ["sound"].into_iter()).await;
     assert!(case.stage.log().contains("cannot be read"));
-    cores(4).await;
+    let told = async || {
+        let events: Vec<Event> = case.list().await;
+        events
+            .iter()
+            .any(|event| event.note.as_deref().is_some_and(|note| note.contains("cannot be read")))
+    };
+    assert!(told().await, "an event says so");
+    // Mended or not, it can be deleted, and takes its VM along.
+    api.delete("sound", &DeleteParams::background()).await.unwrap();
+    let is_gone = |found: Option<&DynamicObject>| found.is_none();
+    let ended = timeout(PATIENCE, await_condition(api.clone(), "sound", is_gone)).await;
+    ended.expect("it goes in time").unwrap();
     case.gone("sound").await;
     case.end().await;
 }

@@ -108,6 +108,31 @@ fn the_pod_asks_for_no_rights_and_is_probed() {
 }
 
 #[test]
+fn every_service_leads_to_a_port_that_the_pod_declares() {
+    for file in [COMPONENTS, INSTALL] {
+        let objects = objects(file);
+        let pod = &one(&objects, "Deployment")["spec"]["template"];
+        let ports = pod["spec"]["containers"][0]["ports"].as_array().unwrap();
+        let services = all(&objects, "Service");
+        assert_eq!(services.len(), 2, "those of webhooks and metrics");
+        for service in services {
+            let spec = &service["spec"];
+            for (label, value) in spec["selector"].as_object().unwrap() {
+                assert_eq!(&pod["metadata"]["labels"][label], value, "{label}");
+            }
+            for port in spec["ports"].as_array().unwrap() {
+                let target = &port["targetPort"];
+                let is_it = |declared: &&Value| {
+                    &declared["name"] == target || &declared["containerPort"] == target
+                };
+                let found = ports.iter().filter(is_it).count();
+                assert_eq!(found, 1, "{} to {target}", service["metadata"]["name"]);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_webhook_has_a_certificate_of_its_services_name() {
     let objects = objects(COMPONENTS);
     let certificate = one(&objects, "Certificate");

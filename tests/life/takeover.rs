@@ -9,11 +9,13 @@ use capmox::api::{MACHINE_FINALIZER, ProxmoxMachine};
 use capmox::ids::{NodeName, VmId};
 use capmox::ipam::{self, Slot};
 use capmox::pve::{
-    Client, ClientConfig, CloneOptions, ConfigUpdate, Limits, TaskStatus, Tls, Upid, token,
+    Client, ClientConfig, CloneOptions, ConfigUpdate, DestroyOptions, Limits, TaskStatus, Tls,
+    Upid, token,
 };
 use futures::future::try_join_all;
-use kube::api::{Patch, PatchParams, PostParams};
-use pve_fake::{Config, Timings};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use pve_fake::{Action, Config, Timings};
 use serde_json::{Value, json};
 
 use crate::core::{CLUSTER, until};
@@ -32,6 +34,10 @@ enum Left {
     Cloned,
     /// The configuration is being written.
     Configuring,
+    /// The address is claimed and told.
+    Claimed,
+    /// The seed is on its storage, the VM has its tag, and the drive is empty.
+    Stored,
     /// The seed is in the drive, and that is recorded.
     Injected,
     /// The start is recorded.
@@ -42,10 +48,12 @@ enum Left {
     Settled,
 }
 
-const ALL: [Left; 7] = [
+const ALL: [Left; 9] = [
     Left::Cloning,
     Left::Cloned,
     Left::Configuring,
+    Left::Claimed,
+    Left::Stored,
     Left::Injected,
     Left::Starting,
     Left::Ready,
@@ -55,8 +63,8 @@ const ALL: [Left; 7] = [
 #[test]
 fn what_capmox_left_half_way_goes_on() {
     play(async {
-        try_join_all(ALL.map(|left| async move {
-            goes_on(left).await.with_context(|| format!("left {left:?}"))
+        try_join_all(ALL.map(|left| {
+            Box::pin(async move { goes_on(left).await.with_context(|| format!("left {left:?}")) })
         }))
         .await?;
         Ok(())
@@ -64,17 +72,92 @@ fn what_capmox_left_half_way_goes_on() {
 }
 
 async fn goes_on(left: Left) -> Result<()> {
-    let timings = Timings::default().scaled(0.02);
-    let timings = Timings { clone_full: Duration::from_secs(2), ..timings };
-    let lane = Lane::open("taken", Config { timings, ..Config::default() }).await?;
-    lane.site.gate.kill();
-    let capmox = Capmox::new(lane)?;
+    let capmox = Capmox::open().await?;
     capmox.work_until(left).await?;
     let lane = capmox.lane;
     tokio::select! {
         done = take_over(&lane, left) => done,
         ended = lane.site.revive() => ended.map(|never| match never {}),
     }
+}
+
+/// How far capmox got with a machine that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deleted {
+    /// The VM was told to stop.
+    Stopping,
+    /// It is off, and the seed that it names is deleted.
+    Unseeded,
+    /// The task that destroys it runs; nothing records it.
+    Destroying,
+    /// It is gone, and the finalizer is not.
+    Gone,
+}
+
+#[test]
+fn a_deletion_that_capmox_left_half_way_goes_on() {
+    use Deleted::{Destroying, Gone, Stopping, Unseeded};
+    play(async {
+        try_join_all([Stopping, Unseeded, Destroying, Gone].map(|left| {
+            Box::pin(async move { is_ended(left).await.with_context(|| format!("left {left:?}")) })
+        }))
+        .await?;
+        Ok(())
+    });
+}
+
+async fn is_ended(left: Deleted) -> Result<()> {
+    let capmox = Capmox::open().await?;
+    capmox.work_until(Left::Ready).await?;
+    capmox.delete_until(left).await?;
+    let lane = capmox.lane;
+    let before = lane.fake.journal().total();
+    tokio::select! {
+        deleted = async {
+            lane.site.deleted(NAME).await?;
+            lane.check_gone(NAME).await
+        } => deleted?,
+        ended = lane.site.revive() => ended.map(|never| match never {})?,
+    }
+    let writes = writes_since(&lane, before);
+    // Nothing but the VM and its seed is touched, and where both are gone nothing.
+    let of_vm = format!("/nodes/pve2/qemu/{VMID}");
+    let of_seed = format!("user-data-{VMID}.iso");
+    let meant = |write: &String| write.contains(&of_vm) || write.ends_with(&of_seed);
+    ensure!(writes.iter().all(meant), "{writes:?}");
+    ensure!(left != Deleted::Gone || writes.is_empty(), "{writes:?}");
+    Ok(())
+}
+
+#[test]
+fn a_clone_that_failed_under_capmox_is_made_again_when_it_said() {
+    play(async {
+        let capmox = Capmox::open().await?;
+        let again = capmox.fail_to_clone().await?;
+        let lane = capmox.lane;
+        let before = lane.fake.journal().total();
+        tokio::select! {
+            ready = lane.site.ready(NAME) => drop(ready?),
+            ended = lane.site.revive() => ended.map(|never| match never {})?,
+        }
+        ensure!(now() >= again, "it was made again at once");
+        ensure!(lane.vm(NAME)?.vmid == VMID, "{:?}", lane.vm(NAME)?);
+        let writes = writes_since(&lane, before);
+        let clones = writes.iter().filter(|write| write.ends_with("/clone")).count();
+        ensure!(clones == 1, "{writes:?}");
+        lane.site.delete_machine(NAME).await?;
+        lane.check_gone(NAME).await
+    });
+}
+
+/// What was asked of Proxmox since a call, but for questions.
+fn writes_since(lane: &Lane, before: u64) -> Vec<String> {
+    lane.fake
+        .journal()
+        .entries()
+        .filter(|call| call.seq > before && call.method != "GET" && !call.path.contains("/agent/"))
+        .map(|call| format!("{} {}", call.method, call.path))
+        .collect()
 }
 
 async fn take_over(lane: &Lane, left: Left) -> Result<()> {
@@ -93,16 +176,10 @@ async fn take_over(lane: &Lane, left: Left) -> Result<()> {
     ensure!(has("net0").ends_with(",bridge=vmbr1,tag=7"), "net0 is {}", has("net0"));
     ensure!(has("scsi0").contains("size=20G"), "scsi0 is {}", has("scsi0"));
 
-    let writes: Vec<String> = lane
-        .fake
-        .journal()
-        .entries()
-        .filter(|call| call.seq > before && call.method != "GET" && !call.path.contains("/agent/"))
-        .map(|call| format!("{} {}", call.method, call.path))
-        .collect();
+    let writes = writes_since(lane, before);
     let starts = |write: &String| write.ends_with("/status/start");
     match left {
-        Left::Cloning | Left::Cloned | Left::Configuring => {}
+        Left::Cloning | Left::Cloned | Left::Configuring | Left::Claimed | Left::Stored => {}
         Left::Injected => ensure!(writes.len() == 1 && writes.iter().all(starts), "{writes:?}"),
         Left::Starting | Left::Ready | Left::Settled => ensure!(writes.is_empty(), "{writes:?}"),
     }
@@ -124,6 +201,15 @@ struct Capmox {
 }
 
 impl Capmox {
+    /// A site where it is at work, and the manager is not.
+    async fn open() -> Result<Self> {
+        let timings = Timings::default().scaled(0.02);
+        let timings = Timings { clone_full: Duration::from_secs(2), ..timings };
+        let lane = Lane::open("taken", Config { timings, ..Config::default() }).await?;
+        lane.site.gate.kill();
+        Self::new(lane)
+    }
+
     fn new(lane: Lane) -> Result<Self> {
         let auth = token(&lane.fake.token().id, &lane.fake.token().secret)?;
         let base_url = lane.fake.url().parse()?;
@@ -153,9 +239,14 @@ impl Capmox {
                 self.end_of(&upid).await?;
             }
         }
-        if left >= Left::Injected {
+        if left >= Left::Claimed {
             self.take_address().await?;
-            self.inject().await?;
+        }
+        if left >= Left::Stored {
+            self.store().await?;
+        }
+        if left >= Left::Injected {
+            self.attach().await?;
             self.pending(json!({"taskRef": null, "bootstrapDataProvided": true})).await?;
         }
         if left >= Left::Starting {
@@ -255,28 +346,89 @@ impl Capmox {
         site.set_status(NAME, json!({"ipAddresses": {"net0": {"ipv4": address}}})).await
     }
 
-    async fn inject(&self) -> Result<()> {
+    async fn store(&self) -> Result<()> {
         let resized = self.client.resize_disk(&self.node, self.vmid, "scsi0", "20G").await?;
         self.end_of(&resized.context("no task")?).await?;
-        let name = format!("user-data-{VMID}.iso");
+        let name = seed();
         let image = bytes::Bytes::from_static(b"what cloud-init read long ago");
         let upid = self.client.upload_iso(&self.node, &"local".parse()?, &name, image).await?;
         self.end_of(&upid.context("no task")?).await?;
         let config = self.client.vm_config(&self.node, self.vmid).await?;
         let tags = format!("{};go-proxmox+cloud-init", config.get("tags").unwrap_or_default());
+        self.end_of(&self.configure(&[("tags", &*tags)]).await?).await
+    }
+
+    async fn attach(&self) -> Result<()> {
+        let config = self.client.vm_config(&self.node, self.vmid).await?;
         let boot = format!("{};ide0", config.get("boot").unwrap_or_default());
-        let drive = format!("local:iso/{name},media=cdrom");
-        let set = [("tags", &*tags), ("ide0", &*drive), ("boot", &*boot)];
+        let drive = format!("local:iso/{},media=cdrom", seed());
+        let set = [("ide0", &*drive), ("boot", &*boot)];
         self.end_of(&self.configure(&set).await?).await
+    }
+
+    async fn delete_seed(&self) -> Result<()> {
+        let volume = format!("local:iso/{}", seed());
+        let deleted = self.client.delete_volume(&self.node, &"local".parse()?, &volume).await?;
+        self.end_of(&deleted.context("no task")?).await
     }
 
     async fn eject(&self) -> Result<()> {
         self.end_of(&self.configure(&[("ide0", "none,media=cdrom")]).await?).await?;
-        let volume = format!("local:iso/user-data-{VMID}.iso");
-        let deleted = self.client.delete_volume(&self.node, &"local".parse()?, &volume).await?;
-        self.end_of(&deleted.context("no task")?).await?;
+        self.delete_seed().await?;
         let config = self.client.vm_config(&self.node, self.vmid).await?;
         let tags = config.get("tags").unwrap_or_default().replace("go-proxmox+cloud-init", "");
         self.end_of(&self.configure(&[("tags", &*tags)]).await?).await
     }
+
+    /// A clone that fails, which is told with the time of the next try; that it tells.
+    async fn fail_to_clone(&self) -> Result<Timestamp> {
+        let text = "clone failed: out of luck".to_owned();
+        let failure = Action::FailTask { text, with_effect: false };
+        self.lane.fake.fail_next("POST", "/nodes/*/qemu/*/clone", failure);
+        self.lane.site.make_machine(NAME, spec()).await?;
+        self.patch(json!({"metadata": {"finalizers": [MACHINE_FINALIZER]}})).await?;
+        let upid = self.clone_vm().await?;
+        self.patch(json!({"spec": {"virtualMachineID": VMID}})).await?;
+        ensure!(self.end_of(&upid).await.is_err(), "the clone did not fail");
+        let again = Timestamp::from_second(now().as_second() + 5)?;
+        self.pending(json!({
+            "taskRef": upid.to_string(),
+            "proxmoxNode": "pve2",
+            "retryAfter": again.to_string(),
+            "conditions": [{
+                "type": "VMProvisioned", "status": "False", "severity": "Info",
+                "reason": "TaskFailure", "message": "clone failed: out of luck",
+                "lastTransitionTime": Timestamp::from_second(again.as_second() - 60)?.to_string(),
+            }],
+        }))
+        .await?;
+        Ok(again)
+    }
+
+    /// Machine and VM go, as far as told. No task is recorded.
+    async fn delete_until(&self, left: Deleted) -> Result<()> {
+        self.lane.site.machines().delete(NAME, &DeleteParams::default()).await?;
+        let stopping = self.client.stop_vm(&self.node, self.vmid).await?.context("no task")?;
+        if left >= Deleted::Unseeded {
+            self.end_of(&stopping).await?;
+            self.delete_seed().await?;
+        }
+        if left >= Deleted::Destroying {
+            let options = DestroyOptions::default();
+            let destroying = self.client.destroy_vm(&self.node, self.vmid, options).await?;
+            if left >= Deleted::Gone {
+                self.end_of(&destroying.context("no task")?).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test plays a process that reads the clock")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+fn seed() -> String {
+    format!("user-data-{VMID}.iso")
 }

@@ -117,7 +117,7 @@ fn unique(plan: &NetworkPlan) -> Result<(), Problem> {
     Ok(())
 }
 
-fn interface_name(device: &str, name: &str) -> Result<(), Problem> {
+pub(super) fn interface_name(device: &str, name: &str) -> Result<(), Problem> {
     let fits = (1..=MAX_INTERFACE_NAME).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         && name.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -327,19 +327,8 @@ fn vrf_link<'a>(
     owners: &mut BTreeMap<String, &'a str>,
 ) -> Result<VrfLink, Problem> {
     let mut interfaces = Vec::new();
-    for (index, wanted) in vrf.interfaces.iter().enumerate() {
-        let field = || format!("interfaces[{index}]");
-        let is_it = |ethernet: &&Ethernet| [&ethernet.device, &ethernet.name].contains(&wanted);
-        let Some(ethernet) = plan.ethernets.iter().find(is_it) else {
-            let known: Vec<String> = plan.ethernets.iter().map(Ethernet::label).collect();
-            let reason = format!("{wanted:?} is no device of this machine: {}", known.join(", "));
-            return Err(Problem::network(&vrf.name, field(), reason));
-        };
-        if let Some(owner) = owners.insert(ethernet.name.clone(), &vrf.name) {
-            let reason = format!("{wanted:?} is already in VRF {owner}");
-            return Err(Problem::network(&vrf.name, field(), reason));
-        }
-        interfaces.push(ethernet.name.clone());
+    for index in 0..vrf.interfaces.len() {
+        interfaces.extend(member(vrf, index, &plan.ethernets, owners)?);
     }
     Ok(VrfLink {
         name: vrf.name.clone(),
@@ -350,11 +339,37 @@ fn vrf_link<'a>(
     })
 }
 
+/// The guest's name of one member of a VRF.
+pub(super) fn member<'a>(
+    vrf: &'a Vrf,
+    index: usize,
+    ethernets: &[Ethernet],
+    owners: &mut BTreeMap<String, &'a str>,
+) -> Result<Option<String>, Problem> {
+    let Some(wanted) = vrf.interfaces.get(index) else { return Ok(None) };
+    let refuse =
+        |reason: String| Err(Problem::network(&vrf.name, format!("interfaces[{index}]"), reason));
+    let is_it = |ethernet: &&Ethernet| [&ethernet.device, &ethernet.name].contains(&wanted);
+    let Some(ethernet) = ethernets.iter().find(is_it) else {
+        let known: Vec<String> = ethernets.iter().map(Ethernet::label).collect();
+        return refuse(format!("{wanted:?} is no device of this machine: {}", known.join(", ")));
+    };
+    match owners.insert(ethernet.name.clone(), &vrf.name) {
+        Some(owner) => refuse(format!("{wanted:?} is already in VRF {owner}")),
+        None => Ok(Some(ethernet.name.clone())),
+    }
+}
+
 fn hops(device: &str, routes: &[Route], vrf: Option<u32>) -> Result<Vec<Hop>, Problem> {
     routes.iter().enumerate().map(|(index, route)| hop(device, index, route, vrf)).collect()
 }
 
-fn hop(device: &str, index: usize, route: &Route, vrf: Option<u32>) -> Result<Hop, Problem> {
+pub(super) fn hop(
+    device: &str,
+    index: usize,
+    route: &Route,
+    vrf: Option<u32>,
+) -> Result<Hop, Problem> {
     let field = |name: &str| format!("routes[{index}].{name}");
     let refuse = |name: &str, reason: String| Err(Problem::network(device, field(name), reason));
     let Some(to) = given(route.to.as_ref()) else {
@@ -392,7 +407,12 @@ fn policies(device: &str, rules: &[Rule], vrf: Option<u32>) -> Result<Vec<Policy
     rules.iter().enumerate().map(|(index, rule)| policy(device, index, rule, vrf)).collect()
 }
 
-fn policy(device: &str, index: usize, rule: &Rule, vrf: Option<u32>) -> Result<Policy, Problem> {
+pub(super) fn policy(
+    device: &str,
+    index: usize,
+    rule: &Rule,
+    vrf: Option<u32>,
+) -> Result<Policy, Problem> {
     let field = |name: &str| format!("routingPolicy[{index}].{name}");
     let side = |text: Option<&String>, name: &str| {
         let Some(text) = given(text) else { return Ok(None) };
@@ -402,7 +422,7 @@ fn policy(device: &str, index: usize, rule: &Rule, vrf: Option<u32>) -> Result<P
     let from = side(rule.from.as_ref(), "from")?;
     match (&to, &from) {
         (None, None) => {
-            let reason = "and from are missing: a rule needs one of the two";
+            let reason = "is missing, and so is \"from\": a rule needs one of the two";
             return Err(Problem::network(device, field("to"), reason));
         }
         (Some((a, _)), Some((b, _))) if a != b => {

@@ -21,6 +21,7 @@
 //! with only IPv6 is configured, and the metric of an IPv6 gateway is kept on every device, unless an
 //! earlier one has the same.
 
+pub mod asked;
 mod check;
 mod networkd;
 mod render;

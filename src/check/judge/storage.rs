@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{gib, listed};
-use crate::check::facts::{Facts, disks, iso_storage};
+use crate::check::facts::{Facts, disks};
 use crate::check::report::Finding;
 use crate::check::wanted::{Template, Wanted};
+use crate::hypervisor::for_seeds;
 use crate::ids::{NodeName, StorageName};
 use crate::pve::{StorageStatus, VmConfig};
 use crate::seen::Seen;
@@ -18,7 +19,7 @@ const ISO_ROOM: u64 = 64 << 20;
 
 pub(super) fn judge(wanted: &Wanted, facts: &Facts) -> Vec<Finding> {
     let mut findings = silent(facts);
-    findings.extend(bootstrap(facts));
+    findings.extend(bootstrap(wanted, facts));
     for (storage, demand) in demands(wanted, facts) {
         findings.extend(for_disks(&storage, &demand, facts));
     }
@@ -47,11 +48,11 @@ fn shown(facts: &Facts) -> impl Iterator<Item = (&NodeName, &Vec<StorageStatus>)
 }
 
 /// Each node needs a storage that takes ISO images.
-fn bootstrap(facts: &Facts) -> Vec<Finding> {
+fn bootstrap(wanted: &Wanted, facts: &Facts) -> Vec<Finding> {
     let mut good: BTreeMap<&StorageName, Vec<(&NodeName, Option<u64>)>> = BTreeMap::new();
     let mut bad = Vec::new();
     for (node, list) in shown(facts) {
-        match iso_storage(list) {
+        match for_seeds(list, &wanted.iso_storages).into_iter().next() {
             Some(storage) if storage.avail.is_some_and(|avail| avail < ISO_ROOM) => {
                 let left = gib(storage.avail.unwrap_or(0));
                 let text = format!("no room for bootstrap data on {node}: {left} left");
@@ -61,7 +62,7 @@ fn bootstrap(facts: &Facts) -> Vec<Finding> {
                 );
             }
             Some(storage) => good.entry(&storage.storage).or_default().push((node, storage.avail)),
-            None => bad.push(no_iso(node, list)),
+            None => bad.push(no_iso(node, list, &wanted.iso_storages)),
         }
     }
     let good = good.into_iter().map(|(storage, nodes)| {
@@ -74,8 +75,21 @@ fn bootstrap(facts: &Facts) -> Vec<Finding> {
     good.chain(bad).collect()
 }
 
-fn no_iso(node: &NodeName, list: &[StorageStatus]) -> Finding {
-    let has_iso = |storage: &&StorageStatus| storage.content.iter().any(|kind| kind == "iso");
+fn no_iso(node: &NodeName, list: &[StorageStatus], told: &[StorageName]) -> Finding {
+    let has_iso = |storage: &&StorageStatus| {
+        storage.content.iter().any(|kind| kind == "iso")
+            && (told.is_empty() || told.contains(&storage.storage))
+    };
+    if !told.is_empty() && !list.iter().any(|storage| has_iso(&storage)) {
+        let others = list.iter().filter(|storage| storage.takes("iso"));
+        let others = listed(others.map(|storage| &storage.storage));
+        let others = if others.is_empty() { "none".to_owned() } else { others };
+        let names = listed(told);
+        let text = format!("{names} (--iso-storage) takes no ISO images there; others: {others}");
+        return Finding::failed(CHECK, format!("ISO on {node}"), text).remedy(
+            "add iso to the content of one of them, or name another by --iso-storage of the manager",
+        );
+    }
     let off = list.iter().find(has_iso);
     let text = match off {
         Some(storage) => format!(
@@ -113,10 +127,7 @@ fn demands(wanted: &Wanted, facts: &Facts) -> BTreeMap<StorageName, Demand> {
         let found = facts.template(template);
         let config = found.as_ref().and_then(|(_, config)| config.present());
         let bytes = config.map_or(0, |config| size(template, config));
-        let local = config.is_some_and(|config| {
-            let on = disks(config).into_iter().filter_map(|(_, storage)| storage);
-            on.into_iter().any(|storage| facts.shared.get(&storage) == Some(&false))
-        });
+        let local = config.is_some_and(|config| facts.tied(template, config).is_some());
         let nodes = match &found {
             Some((found, _)) if local => [found.node.clone()].into(),
             _ => all.clone(),

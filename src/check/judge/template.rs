@@ -1,10 +1,10 @@
 //! Templates: whether they are there, and whether a machine can come of them.
 
 use super::{gib, listed};
-use crate::check::facts::{self, Facts, disks};
+use crate::check::facts::{self, Facts, Tie, disks};
 use crate::check::report::Finding;
 use crate::check::wanted::{Named, Template, Wanted};
-use crate::ids::{NodeName, StorageName};
+use crate::ids::NodeName;
 use crate::placement::TemplateRef;
 use crate::pve::{OptionString, VmConfig};
 use crate::seen::Seen;
@@ -42,7 +42,15 @@ fn one(template: &Template, wanted: &Wanted, facts: &Facts) -> Vec<Finding> {
                 troubles.insert(0, Finding::failed(CHECK, &subject, text).remedy(remedy));
             }
             if troubles.is_empty() {
-                vec![Finding::good(CHECK, subject, description(template, &found, config, facts))]
+                let text = description(template, &found, config, facts);
+                let good = Finding::good(CHECK, subject, text);
+                // No more than advice: that may be what is wanted.
+                let tie = facts.tied(template, config);
+                let tie = tie.filter(|_| is_spread(&found, wanted, facts));
+                vec![match tie {
+                    Some(tie) => good.remedy(format!("to have clones elsewhere: {}", tie.remedy)),
+                    None => good,
+                }]
             } else {
                 troubles
             }
@@ -120,37 +128,31 @@ fn troubles(
                 .remedy(format!("move the disk of {vmid} to scsi0")),
         );
     }
-    troubles.extend(out_of_reach(subject, found, config, wanted, facts));
+    if let Some(tie) = facts.tied(template, config) {
+        troubles.extend(out_of_reach(subject, found, &tie, wanted));
+    }
     troubles
 }
 
-/// A template on storage that is not shared is cloned on its own node only.
-fn out_of_reach(
-    subject: &str,
-    found: &TemplateRef,
-    config: &VmConfig,
-    wanted: &Wanted,
-    facts: &Facts,
-) -> Option<Finding> {
-    let (_, storage) = local_disk(config, facts)?;
+/// A template that is tied to its node, while machines are allowed on others only.
+fn out_of_reach(subject: &str, found: &TemplateRef, tie: &Tie, wanted: &Wanted) -> Option<Finding> {
     let node = &found.node;
     if wanted.nodes.is_empty() || wanted.nodes.contains(node.as_str()) {
         return None;
     }
-    let text = format!(
-        "is on {storage} of {node}, which is not shared, so it is cloned on {node} only; allowed \
-         are {}",
-        listed(&wanted.nodes)
-    );
-    let remedy = format!("put it on shared storage, or allow {node}");
-    Some(Finding::failed(CHECK, subject, text).remedy(remedy))
+    let Tie { why, remedy } = tie;
+    let allowed = listed(&wanted.nodes);
+    let text = format!("is cloned on {node} only, since {why}; allowed are {allowed}");
+    Some(Finding::failed(CHECK, subject, text).remedy(format!("{remedy}, or allow {node}")))
 }
 
-/// A disk on a storage that is known not to be shared.
-fn local_disk(config: &VmConfig, facts: &Facts) -> Option<(String, StorageName)> {
-    let disks = disks(config).into_iter().filter_map(|(disk, storage)| Some((disk, storage?)));
-    let mut local = disks.filter(|(_, storage)| facts.shared.get(storage) == Some(&false));
-    local.next()
+/// Whether machines may be meant for other nodes than the template's.
+fn is_spread(found: &TemplateRef, wanted: &Wanted, facts: &Facts) -> bool {
+    if wanted.nodes.is_empty() {
+        facts.nodes.present().is_some_and(|nodes| nodes.len() > 1)
+    } else {
+        wanted.nodes.iter().any(|node| *node != found.node.as_str())
+    }
 }
 
 fn has_agent(config: &VmConfig) -> bool {
@@ -185,8 +187,8 @@ fn description(
         text.extend(at.map(|at| format!(" on {at}")));
     }
     text.push_str(if template.agent { ", agent on" } else { ", agent not asked" });
-    if local_disk(config, facts).is_some() {
-        text.extend(["; cloned there only, as its storage is not shared"]);
+    if let Some(tie) = facts.tied(template, config) {
+        text.extend(["; cloned there only, since ", &tie.why]);
     }
     text
 }

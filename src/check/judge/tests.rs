@@ -243,6 +243,64 @@ fn a_template_on_local_storage_has_to_be_on_an_allowed_node() {
 }
 
 #[test]
+fn what_ties_clones_to_the_node_of_their_template_is_named_disks_and_discs_alike() {
+    let elsewhere = |storage: Option<&str>| {
+        wanted(json!({"templateID": 9000, "allowedNodes": ["pve2"], "storage": storage}))
+    };
+    let disc = ("ide2", Some("local:iso/debian.iso,media=cdrom"));
+    let cloud_init = ("ide2", Some("local:vm-9000-cloudinit,media=cdrom"));
+    let firmware = ("efidisk0", Some("local:base-9000-disk-1,size=4M"));
+    for (change, storage, why, remedy) in [
+        (disc, None, "its disc ide2 is on local", "qm set 9000 --delete ide2"),
+        (cloud_init, None, "its disc ide2 is on local", "qm set 9000 --delete ide2"),
+        (firmware, None, "its efidisk0 is on local", "put it on shared storage"),
+        (("ide2", None), Some("local"), "its clones go to local (spec.storage)", "spec.storage"),
+    ] {
+        let mut facts = facts();
+        facts.templates.insert(template_id(), Seen::Present(config(&[change])));
+        let found = bad(&elsewhere(storage), &facts);
+        let told = found.iter().find(|(_, check, ..)| *check == "template").unwrap();
+        let text = &told.3;
+        assert!(text.contains(why) && text.contains(remedy), "{text}");
+        assert!(text.contains("pve1 only") && text.contains("or allow pve1"), "{text}");
+        // Where its own node is allowed too, it is said, and is no failure.
+        let both = wanted(json!({"templateID": 9000, "storage": storage}));
+        let all = judge(&both, &facts);
+        let said = all.iter().find(|finding| finding.check == "template").unwrap();
+        assert_eq!(said.result, Good, "{said:?}");
+        assert!(said.found.contains("cloned there only, since "), "{said:?}");
+        assert!(said.found.contains(why), "{said:?}");
+        assert!(said.remedy.as_ref().is_some_and(|text| text.contains(remedy)), "{said:?}");
+    }
+}
+
+#[test]
+fn bootstrap_data_goes_to_the_storages_that_the_manager_was_told() {
+    let told = |names: &[&str]| {
+        let mut wanted = usual();
+        wanted.iso_storages = names.iter().map(|name| name.parse().unwrap()).collect();
+        wanted
+    };
+    let mut facts = facts();
+    for name in ["pve1", "pve2"] {
+        let both = storages(&json!({"shared": {"content": "images,iso"}}));
+        facts.storages.insert(node(name), Seen::Present(both));
+    }
+    let takes = |wanted: &Wanted, facts: &Facts| {
+        let all = judge(wanted, facts).into_iter();
+        let mut iso = all.filter(|finding| finding.found.contains("takes ISO images for"));
+        iso.next().map(|finding| finding.subject)
+    };
+    assert_eq!(takes(&usual(), &facts).as_deref(), Some("local"));
+    assert_eq!(takes(&told(&["shared"]), &facts).as_deref(), Some("shared"));
+    assert_eq!(takes(&told(&["shared", "local"]), &facts).as_deref(), Some("shared"));
+    facts.storages.insert(node("pve2"), Seen::Present(storages(&json!({}))));
+    let words = ["ISO on pve2", "shared (--iso-storage)", "others: local"];
+    only(&told(&["shared"]), &facts, Failed, "storage", &words);
+    assert_eq!(bad(&told(&["shared", "local"]), &facts), []);
+}
+
+#[test]
 fn storages_are_judged_by_content_state_and_room() {
     for (change, verdict, words) in [
         (json!({"local": {"content": "backup"}}), Failed, &["ISO on pve2", "--content iso"][..]),

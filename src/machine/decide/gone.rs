@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
-use super::identity::{Identity, identity, is_marked};
+use super::identity::{Identity, identity, is_marked, traces};
 use super::{
     connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, stray_seed, task_in_flight,
 };
@@ -65,8 +65,11 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             let waiting = Waiting::Locked { vmid, lock: "clone".to_owned() };
             return Decision::Wait(waiting, Wake::seconds(5));
         }
-        // Ours is gone and the VMID was given to another, whose seed has the same name.
-        Identity::Foreign(_) => {
+        Identity::Foreign(why) => {
+            if let Some(doubt) = doubtful(facts, vmid, vm, &why) {
+                return doubt;
+            }
+            // Ours is gone and the VMID was given to another, whose seed has the same name.
             let marked = vm.config.description().as_deref().is_some_and(is_marked);
             let uses = marked || facts.vmid_shared || seed::attached(&vm.config, vmid).is_some();
             return if uses { release(facts) } else { without_vm(facts) };
@@ -107,6 +110,22 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             },
         },
     }
+}
+
+/// A VM that has another uuid than the recorded one, or none, and looks like this machine's all the
+/// same. It may be either's, so it is neither destroyed nor given up: with the claims its addresses
+/// would go to others, while it runs.
+fn doubtful(facts: &Facts, vmid: VmId, vm: &VmFact, why: &str) -> Option<Decision> {
+    let recorded = facts.machine.spec.provider_id.as_deref()?;
+    let trace = traces(facts, vm)?;
+    let uuid = recorded.strip_prefix("proxmox://").unwrap_or(recorded);
+    let text = format!(
+        "VM {vmid} on {} is this machine's by {trace}, but {why}. If it is this machine's, destroy it \
+         in Proxmox, or give it its uuid again with: qm set {vmid} --smbios1 uuid={uuid}. If it is \
+         not, remove the finalizer of this ProxmoxMachine",
+        vm.node
+    );
+    Some(Decision::Wait(Waiting::Unknown(text), Wake::seconds(30)))
 }
 
 /// The seed in the VM's drive, the one on record, or one that only the tag tells of.

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::super::facts::{Facts, VmFact};
 use crate::hypervisor::{Operation, TaskState};
+use crate::ipam::DEFAULT_DEVICE;
 
 /// Whose VM sits at the recorded VMID.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +91,38 @@ pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
         // A clone gets its name last.
         None => Identity::Nascent,
     }
+}
+
+/// What tells that a VM with another BIOS uuid than the recorded one is this machine's after all: the
+/// uuid of a VM can be changed or lost, by hand or with a backup that is restored. `None` where
+/// nothing does, or where it is known to be another machine's.
+pub(super) fn traces(facts: &Facts, vm: &VmFact) -> Option<String> {
+    let marked = vm.config.description().as_deref().and_then(marked_uid).map(str::to_owned);
+    let uuid = vm.config.uuid().map(|uuid| provider_id(&uuid));
+    let is_others = uuid.is_some_and(|id| facts.others_ids.contains(&id));
+    if is_others || marked.is_some_and(|uid| uid != facts.uid()) {
+        return None;
+    }
+    let status = facts.machine.status.as_ref();
+    let devices = vm.config.net_devices();
+    let tags = vm.config.tags();
+    let known = |mac: &str| {
+        let mut recorded = status.iter().flat_map(|status| &status.network);
+        recorded.any(|device| device.mac_addr.eq_ignore_ascii_case(mac))
+    };
+    let mut addresses = status.iter().flat_map(|status| status.ip_addresses.values());
+    if vm.config.name() == Some(facts.name()) {
+        return Some("its name".to_owned());
+    }
+    let mac = devices.iter().find_map(|(_, device)| device.mac().filter(|mac| known(mac)));
+    if let Some(mac) = mac {
+        return Some(format!("its MAC address {mac}"));
+    }
+    let tag = addresses.find_map(|device| {
+        let tag = format!("ip_{DEFAULT_DEVICE}_{}", device.ipv4.as_ref()?);
+        tags.contains(&tag).then_some(tag)
+    });
+    tag.map(|tag| format!("its tag {tag}"))
 }
 
 /// Whether this process knows of a clone under the recorded VMID that was not refused.

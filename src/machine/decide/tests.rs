@@ -1,6 +1,7 @@
 //! Every stage of a machine's life, and what is to happen there.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod doubtful;
 mod taken_over;
 mod untold;
 
@@ -427,7 +428,7 @@ fn deletion_never_acts_on_what_is_not_known_or_not_ours() {
     waits(&facts, |w| matches!(w, Waiting::Locked { lock, .. } if lock == "backup"));
     set_config(
         &mut facts,
-        config_with(&[("smbios1", "uuid=00000000-0000-4000-8000-00000000dead")]),
+        config_with(&[("smbios1", "uuid=00000000-0000-4000-8000-00000000dead"), ("name", "other")]),
     );
     does(&facts, |s| *s == Step::ReleaseClaims);
 }
@@ -439,10 +440,14 @@ fn deletion_leaves_the_seed_of_a_vm_that_took_over_the_number() {
     let other = "uuid=00000000-0000-4000-8000-00000000dead";
     set_config(
         &mut facts,
-        config_with(&[("smbios1", other), ("ide0", &format!("{iso},media=cdrom"))]),
+        config_with(&[
+            ("smbios1", other),
+            ("name", "other"),
+            ("ide0", &format!("{iso},media=cdrom")),
+        ]),
     );
     does(&facts, |s| *s == Step::ReleaseClaims);
-    set_config(&mut facts, config_with(&[("smbios1", other)]));
+    set_config(&mut facts, config_with(&[("smbios1", other), ("name", "other")]));
     does(&facts, |s| *s == Step::DeleteSeed(iso.to_owned()));
 }
 

@@ -80,6 +80,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         vm: None,
         absence_confirmed: false,
         vmid_shared: false,
+        others_ids: Vec::new(),
         guest_looks: 0,
         guest_wait: None,
         power: None,
@@ -99,12 +100,9 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         past: Past::default(),
     };
     facts.addresses = addresses(stores, &facts);
-    let number = facts.machine.spec.virtual_machine_id;
-    facts.vmid_shared = number.is_some()
-        && stores.machines.state().iter().any(|other| {
-            other.meta().uid != facts.machine.metadata.uid
-                && other.0.as_ref().is_ok_and(|other| other.spec.virtual_machine_id == number)
-        });
+    let sharers = sharers(stores, &facts.machine);
+    facts.vmid_shared = !sharers.is_empty();
+    facts.others_ids = sharers.into_iter().flatten().collect();
     if !stores.know_ipam() {
         facts.ipam_trouble = Some(
             "the API server does not list IPAddressClaims and IPAddresses of \
@@ -113,6 +111,16 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         );
     }
     facts
+}
+
+/// Other machines that record the same VMID, each with its provider id.
+fn sharers(stores: &Stores, machine: &ProxmoxMachine) -> Vec<Option<String>> {
+    let Some(number) = machine.spec.virtual_machine_id else { return Vec::new() };
+    let machines = stores.machines.state();
+    let others = machines.iter().filter_map(|other| other.0.as_ref().ok()).filter(|other| {
+        other.metadata.uid != machine.metadata.uid && other.spec.virtual_machine_id == Some(number)
+    });
+    others.map(|other| other.spec.provider_id.clone()).collect()
 }
 
 /// The ProxmoxCluster that the Cluster refers to; without a Cluster, the one that carries its name

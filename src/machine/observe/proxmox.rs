@@ -8,9 +8,9 @@ use super::super::facts::{Halt, Power, VmFact, VmSeen};
 use super::super::pass::Pass;
 use super::super::{act, seed};
 use crate::fault::Class;
-use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View};
+use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View, for_seeds};
 use crate::ids::{NodeName, StorageName};
-use crate::pve::{ErrorKind, StorageStatus, VmStatus};
+use crate::pve::{ErrorKind, VmStatus};
 use crate::seen::Seen;
 
 /// Between two looks that both find a VM absent, before its addresses are given back.
@@ -25,9 +25,6 @@ const TOGETHER: Duration = Duration::from_secs(2);
 fn new_enough(noticed: Instant, now: Instant) -> Instant {
     now.checked_sub(TOGETHER).map_or(noticed, |lately| noticed.max(lately))
 }
-
-/// Bytes that the largest seed may take.
-const ROOM: u64 = 4 << 20;
 
 const NO_ENDPOINT: &str = "no Proxmox endpoint was looked up";
 
@@ -198,7 +195,10 @@ impl Pass<'_> {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
         match endpoint.storages(&node).await {
-            Ok(storages) => Seen::Present(for_seeds(storages, &self.shared.iso_storages)),
+            Ok(storages) => {
+                let chosen = for_seeds(&storages, &self.shared.iso_storages);
+                Seen::Present(chosen.into_iter().map(|one| one.storage.clone()).collect())
+            }
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }
@@ -279,21 +279,6 @@ fn power_of(status: &VmStatus) -> Option<Power> {
     }
 }
 
-/// The storages to put a seed on, best first. Where some are named, no other will do.
-fn for_seeds(storages: Vec<StorageStatus>, named: &[StorageName]) -> Vec<StorageName> {
-    let rank = |storage: &StorageStatus| named.iter().position(|name| *name == storage.storage);
-    let mut usable: Vec<StorageStatus> = storages
-        .into_iter()
-        .filter(|storage| storage.takes("iso"))
-        .filter(|storage| named.is_empty() || rank(storage).is_some())
-        .collect();
-    usable.sort_by_key(rank);
-    // A full one may have room again when there is no other.
-    let (roomy, full): (Vec<_>, Vec<_>) =
-        usable.into_iter().partition(|storage| storage.avail.is_none_or(|avail| avail >= ROOM));
-    roomy.into_iter().chain(full).map(|one| one.storage).collect()
-}
-
 /// What a storage says of a file.
 enum Listed {
     /// Whether it holds it.
@@ -322,32 +307,6 @@ fn stray(lists: Vec<(String, Listed)>) -> Seen<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seeds_go_to_the_storages_that_are_named_or_to_any_in_proxmoxs_order() {
-        let storage = |name: &str, content: &str, avail: u64| -> StorageStatus {
-            let value = serde_json::json!({"storage": name, "content": content, "avail": avail});
-            serde_json::from_value(value).expect("a storage")
-        };
-        let all = || {
-            vec![
-                storage("full", "iso", 1),
-                storage("local", "iso,vztmpl", ROOM),
-                storage("disks", "images", ROOM),
-                storage("cephfs", "iso", ROOM),
-            ]
-        };
-        let chosen = |named: &[&str]| {
-            let named: Vec<StorageName> =
-                named.iter().map(|name| name.parse().expect("a name")).collect();
-            let chosen = for_seeds(all(), &named);
-            chosen.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(chosen(&[]), ["local", "cephfs", "full"]);
-        assert_eq!(chosen(&["cephfs"]), ["cephfs"]);
-        assert_eq!(chosen(&["full", "cephfs", "local"]), ["cephfs", "local", "full"]);
-        assert!(chosen(&["disks", "gone"]).is_empty());
-    }
 
     #[test]
     fn a_stray_seed_is_on_the_storage_that_lists_it() {

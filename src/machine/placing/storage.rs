@@ -8,7 +8,7 @@ use super::super::facts::PlacementFacts;
 use crate::api::ProxmoxMachineSpec;
 use crate::ids::{NodeName, StorageName};
 use crate::placement::TemplateRef;
-use crate::pve::VmConfig;
+use crate::pve::{DriveVolume, VmConfig};
 
 /// Where clones of a template can be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,8 +69,9 @@ pub(super) fn reach(
     let is_local = |storage: &StorageName| {
         world.storages.get(storage).is_some_and(|found| found.shared == Some(false))
     };
-    let local = config.into_iter().flat_map(volumes).find(|volume| is_local(&volume.storage));
-    let local = local.map(|Volume { key, storage, is_disc }| {
+    let local =
+        config.into_iter().flat_map(VmConfig::volumes).find(|volume| is_local(&volume.storage));
+    let local = local.map(|DriveVolume { key, storage, is_disc }| {
         let remedy = if is_disc {
             "take the disc or the drive out of the template"
         } else {
@@ -97,34 +98,4 @@ pub(super) fn reach(
     };
     let only = local.or_else(to_local).map(|why| (template.node.clone(), why));
     Reach { only, storage }
-}
-
-/// A volume of a template.
-struct Volume {
-    key: String,
-    storage: StorageName,
-    /// Whether it is in a CD drive, as an image or as cloud-init's.
-    is_disc: bool,
-}
-
-/// The volumes that a clone copies or refers to. Discs are among them: Proxmox counts them too.
-fn volumes(config: &VmConfig) -> Vec<Volume> {
-    const BUSES: [&str; 6] = ["scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"];
-    let is_drive = |key: &str| {
-        let bus = key.trim_end_matches(|c: char| c.is_ascii_digit());
-        bus.len() < key.len() && BUSES.contains(&bus)
-    };
-    let mut volumes: Vec<Volume> = config
-        .options()
-        .keys()
-        .filter(|key| is_drive(key))
-        .filter_map(|key| {
-            let drive = config.drive(key)?;
-            let storage = drive.storage()?.parse().ok()?;
-            Some(Volume { key: key.clone(), storage, is_disc: drive.is_cdrom() })
-        })
-        .collect();
-    // A disk says more about what would help.
-    volumes.sort_by_key(|volume| volume.is_disc);
-    volumes
 }

@@ -114,10 +114,41 @@ impl VmConfig {
         self.get(name).map(Drive::parse)
     }
 
+    /// The volumes in its drives, which a clone copies or refers to: disks first, then discs, which
+    /// Proxmox counts as well when it is to clone to another node.
+    pub fn volumes(&self) -> Vec<DriveVolume> {
+        const BUSES: [&str; 6] = ["scsi", "virtio", "sata", "ide", "efidisk", "tpmstate"];
+        let is_drive = |key: &str| {
+            let bus = key.trim_end_matches(|c: char| c.is_ascii_digit());
+            bus.len() < key.len() && BUSES.contains(&bus)
+        };
+        let keys = self.options().keys().filter(|key| is_drive(key));
+        let mut volumes: Vec<DriveVolume> = keys
+            .filter_map(|key| {
+                let drive = self.drive(key)?;
+                let storage = drive.storage()?.parse().ok()?;
+                Some(DriveVolume { key: key.clone(), storage, is_disc: drive.is_cdrom() })
+            })
+            .collect();
+        volumes.sort_by_key(|volume| volume.is_disc);
+        volumes
+    }
+
     /// Boot order.
     pub fn boot_order(&self) -> BootOrder {
         BootOrder::parse(self.get("boot").unwrap_or_default())
     }
+}
+
+/// A volume in a drive of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriveVolume {
+    /// The drive, such as `scsi0`.
+    pub key: String,
+    /// The storage that it is on.
+    pub storage: StorageName,
+    /// Whether it is in a CD drive, as an image or as cloud-init's.
+    pub is_disc: bool,
 }
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for VmConfig {

@@ -1,8 +1,9 @@
-//! Rules for ProxmoxMachine: tags stay as they are, and the network can be set up as asked.
+//! Rules for ProxmoxMachine: tags stay as they are, what could not take effect is not changed, and the
+//! network can be set up as asked.
 
 use kube::core::DynamicObject;
 
-use super::Denial;
+use super::{Denial, effect, guest};
 use crate::api::{AdditionalNetworkDevice, NetworkSpec, ProxmoxMachineSpec, VrfDevice};
 
 /// IPv6 needs links of at least this many bytes.
@@ -15,7 +16,11 @@ pub(super) fn judge(object: &DynamicObject, old: Option<&DynamicObject>) -> Resu
         tags_kept(object, old)?;
     }
     let spec: ProxmoxMachineSpec = super::spec(object)?;
-    spec.network.as_ref().map_or(Ok(()), network)
+    if let Some(old) = old {
+        effect::judge(object, old)?;
+    }
+    spec.network.as_ref().map_or(Ok(()), network)?;
+    guest::judge(object, &spec, old)
 }
 
 /// Compared as written: no tags and an empty list are not the same, as in capmox v0.7.

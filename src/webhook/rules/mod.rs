@@ -4,6 +4,8 @@
 //! and a rule that it breaks must not keep it from going.
 
 mod cluster;
+mod effect;
+mod guest;
 mod machine;
 mod template;
 

@@ -10,7 +10,7 @@
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use super::{Denial, Kind, Review, machine};
+use super::{Denial, Kind, Review, guest, machine};
 use crate::api::ProxmoxMachineSpec;
 
 /// By this annotation the topology controller marks the objects of its dry runs.
@@ -77,8 +77,11 @@ fn doubts(review: &Review<'_>) -> Vec<String> {
     }
     let spec = content(review.object).cloned().unwrap_or_default();
     // What cannot be read, the apiserver refuses by the schema.
+    let network = spec.get("network").cloned().unwrap_or_default();
     let Ok(spec) = serde_json::from_value::<ProxmoxMachineSpec>(spec) else { return vec![] };
-    let refusal = spec.network.as_ref().and_then(|network| machine::network(network).err());
+    let refusal = spec.network.as_ref().and_then(|asked| {
+        machine::network(asked).err().or_else(|| guest::faults(asked, &network).into_iter().next())
+    });
     refusal
         .map(|denial| {
             let status = denial.into_status(Kind::ProxmoxMachine.as_str(), "of this template");

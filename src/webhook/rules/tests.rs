@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod settled;
+
 fn object(kind: Kind, spec: &Value) -> DynamicObject {
     serde_json::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
@@ -140,7 +142,7 @@ fn each_additional_device_is_checked_in_order() {
         (json!({"mtu": 1, "linkMtu": 1280}), None),
         (json!({"linkMtu": 1}), Some("additionalDevices.1.linkMtu")),
         (json!({"linkMtu": 1000}), Some("mtu must be at least 1280, but was 1000")),
-        (json!({"routingPolicy": [{"table": 5}]}), None),
+        (json!({"routingPolicy": [{"to": "10.0.0.0/8", "table": 5}]}), None),
         (
             json!({"routingPolicy": [{"table": 5}, {"to": "10.0.0.0/8"}]}),
             Some("additionalDevices.1.routingPolicy"),
@@ -164,7 +166,11 @@ fn a_vrf_and_its_policies_use_one_table() {
             "vrfs": [{"name": "vrf-a", "table": 500, "routingPolicy": policies}],
         }))
     };
-    expect(Kind::ProxmoxMachine, &vrf(json!([{"table": 500}, {"to": "10.0.0.0/8"}])), None);
+    expect(
+        Kind::ProxmoxMachine,
+        &vrf(json!([{"from": "10.0.0.0/8", "table": 500}, {"to": "10.0.0.0/8"}])),
+        None,
+    );
     let bad = vrf(json!([{"table": 501}]));
     let text = "VRF vrf-a: device/rule routing table mismatch 500 != 501";
     expect(Kind::ProxmoxMachine, &bad, Some((422, text)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::super::facts::{Call, Halt, VmFact};
+use super::super::super::facts::{Call, Halt};
 use super::*;
 use crate::machine::seed::volume;
 
@@ -235,8 +235,8 @@ fn a_vm_leaves_ha_before_it_is_stopped_and_shuts_down_first_where_asked() {
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::Destroy);
     // Neither is done to a VM that is somebody else's.
-    let other = config_with(&[("smbios1", "uuid=00000000-0000-4000-8000-00000000dead")]);
-    facts.vm = Some(VmSeen::Present(VmFact { node: "pve2".parse().unwrap(), config: other }));
+    let other = [("smbios1", "uuid=00000000-0000-4000-8000-00000000dead"), ("name", "else")];
+    set_config(&mut facts, config_with(&other));
     does(&facts, |s| *s == Step::ReleaseClaims);
 }
 
