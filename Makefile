@@ -1,9 +1,9 @@
 # Every target is one line; what it does is in xtask/.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-boot demo lint fmt generate components image release book verify bench bench-hot tools clean ci
+.PHONY: help build test test-boot demo lint fmt generate components image image-check release book verify bench bench-hot tools clean ci
 
 help: ## Lists the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 build: ## Builds the provider
 	cargo build --release --bin capmox
@@ -31,6 +31,9 @@ components: ## Writes components/: manifests, package, chart; IMAGE=name:tag set
 
 image: ## Builds dist/image, an OCI layout, without Docker; ARCH=amd64,arm64
 	cargo xtask image
+
+image-check: ## Builds image and release twice, as two machines would, and compares
+	cargo xtask image-check
 
 release: ## Lays out dist/: what clusterctl expects, chart, SBOM, sums; IMAGE=name:tag
 	cargo xtask release $(if $(IMAGE),--image $(IMAGE))

@@ -78,7 +78,7 @@ fn prepare(site: &Site) -> Result<()> {
         "providers": providers,
         "cert-manager": { "url": cert_manager, "version": "v1.17.1" },
     });
-    let folder = site.folder().join("config/cluster-api");
+    let folder = site.folder().join(".config/cluster-api");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("clusterctl.yaml"), config.to_string())?;
     publish(site, VERSION)
@@ -159,6 +159,29 @@ async fn clusterctl_installs_makes_a_cluster_upgrades_and_removes() -> Result<()
          -l cluster.x-k8s.io/provider=infrastructure-proxmox",
     )?;
     assert_eq!(left, "");
+    by_the_readme(&site).await
+}
+
+/// From the start, by what the README says and nothing else.
+async fn by_the_readme(site: &Site) -> Result<()> {
+    // The file has others already, and the list of them at its end.
+    let file = site.folder().join(".config/cluster-api/clusterctl.yaml");
+    let mut config: Value = serde_yaml::from_str(&fs::read_to_string(&file)?)?;
+    let providers = config["providers"].take();
+    let others = providers.as_array().context("a list")?.iter();
+    let others: Vec<_> = others.filter(|one| one["name"] != "proxmox").collect();
+    let mut text = format!("cert-manager: {}\nproviders:\n", config["cert-manager"]);
+    for other in others {
+        writeln!(text, "- {other}")?;
+    }
+    fs::write(&file, text)?;
+    probed(site).await?;
+    let commands = docs::commands("readme-credentials readme-clusterctl");
+    site.shell(&commands.replace("\nproviders:\n", "\n"))?;
+    assert_eq!(image(site).await?, Some(named(VERSION)));
+    let secrets = Api::<Secret>::namespaced(site.client.clone(), NAMESPACE);
+    let data = secrets.get("capmox-manager-credentials").await?.data.context("no data")?;
+    assert_eq!(data["secret"].0, site.fake.token().secret.as_bytes());
     Ok(())
 }
 
@@ -223,6 +246,7 @@ async fn live(site: &Site) -> Result<()> {
     until_running(site, &site.world).await?;
     let said = site.run("describe")?;
     assert!(said.contains("Cluster/demo") && said.contains("proxmox://"), "{said}");
+    site.run("readme-look")?;
     site.run("variables flavour")?;
     site.run("credentials")?;
     let said = site.run("conditions")?;

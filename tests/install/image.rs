@@ -5,6 +5,9 @@ use std::process::Command;
 
 use release::image::{ARCHITECTURES, Image};
 use serde_json::Value;
+use testbed::root;
+
+use crate::clusterctl::VERSION;
 
 /// What skopeo prints; it must succeed.
 fn skopeo(args: &[&str]) -> Vec<u8> {
@@ -51,4 +54,36 @@ fn skopeo_reads_both_architectures_and_finds_every_digest_right() {
     let target = format!("dir:{}", folder.path().join("copy").display());
     skopeo(&["copy", "--all", "--insecure-policy", &source, &target]);
     assert!(Path::new(&folder.path().join("copy/manifest.json")).is_file());
+}
+
+/// No Docker is here to build it with; this holds it to what `make image` makes.
+#[test]
+fn the_containerfile_describes_the_same_image() {
+    let file = std::fs::read_to_string(root().join("Containerfile")).unwrap();
+    let image = Image {
+        version: VERSION.to_owned(),
+        revision: None,
+        programs: vec![(ARCHITECTURES[0], elf(62))],
+        authorities: String::new(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    image.layout().unwrap().write(folder.path()).unwrap();
+    let source = format!("oci:{}:{VERSION}", folder.path().display());
+    let config = skopeo(&["--override-arch=amd64", "inspect", "--config", &source]);
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = &config["config"];
+    let entrypoint = config["Entrypoint"].to_string();
+    assert!(file.contains(&format!("ENTRYPOINT {entrypoint}\n")), "{entrypoint}");
+    let user = config["User"].as_str().unwrap();
+    assert!(file.contains(&format!("USER {user}\n")), "{user}");
+    for (label, value) in config["Labels"].as_object().unwrap() {
+        assert!(file.contains(&format!("{label}={value}")), "{label}={value}");
+    }
+    for path in ["usr/local/bin/capmox", "etc/ssl/certs/ca-certificates.crt", "manager", "tmp"] {
+        assert!(file.contains(&format!("/image/{path}")), "{path}");
+    }
+    // The compiler that the repository asks for is the one that is there.
+    let toolchain = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
+    let version = file.split_once("library/rust:").unwrap().1.split('-').next().unwrap();
+    assert!(toolchain.contains(&format!("channel = \"{version}.")), "{version}");
 }

@@ -10,7 +10,7 @@ use testbed::Options;
 use crate::clusterctl::{VERSION, publish};
 use crate::pod::{self, DEPLOYMENT, NAMESPACE};
 use crate::site::{PATIENCE, Site};
-use crate::stand_ins;
+use crate::{docs, stand_ins};
 
 /// A machine that no schema refuses and the webhook does.
 pub(crate) const REFUSED: &str = "
@@ -111,6 +111,6 @@ async fn without_credentials_the_plain_manager_runs_and_clusters_name_their_own(
 
     // What the README says, over it; the Secret is new.
     publish(&site, VERSION)?;
-    site.run("readme-kubectl")?;
+    site.shell(&docs::commands("readme-credentials readme-kubectl"))?;
     Ok(())
 }

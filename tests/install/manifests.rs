@@ -197,6 +197,20 @@ fn the_package_leaves_room_in_etcd_and_kubectl_and_has_no_credentials() {
 }
 
 #[test]
+fn the_example_of_credentials_is_the_secret_that_the_package_asks_for() {
+    let text = std::fs::read_to_string(root().join("examples/operator-credentials.yaml")).unwrap();
+    let example = apply::documents(&text).unwrap();
+    let secret = one(&example, "Secret");
+    let provider = objects("operator/provider.yaml");
+    let wanted = &one(&provider, "InfrastructureProvider")["spec"]["configSecret"];
+    assert_eq!(secret["metadata"], *wanted);
+    let components = objects(COMPONENTS);
+    let asked = variables(&one(&components, "Secret").to_string());
+    let given: BTreeSet<_> = secret["stringData"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(given, asked);
+}
+
+#[test]
 fn clusterctl_finds_every_template_and_class_by_its_name() {
     let files = files();
     let folder = std::fs::read_dir(root().join("templates")).unwrap();

@@ -215,6 +215,13 @@ async fn the_operator_waits_for_the_secret_installs_rotates_and_upgrades() -> Re
     site.shell("kubectl -n capmox-system delete infrastructureprovider proxmox")?;
     assert_eq!(image(&site).await?, None);
     site.shell("kubectl get crd proxmoxmachines.infrastructure.cluster.x-k8s.io")?;
+
+    // From the start, by what the README says and nothing else.
+    site.shell("kubectl delete namespace capmox-system")?;
+    crate::clusterctl::publish(&site, crate::clusterctl::VERSION)?;
+    site.shell(&crate::docs::commands("readme-credentials readme-operator"))?;
+    until_image(&site, "localhost/capmox:v0.7.100").await?;
+    assert_eq!(url_of_the_manager(&site).await?, site.fake.url());
     Ok(())
 }
 

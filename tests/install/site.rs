@@ -98,7 +98,7 @@ impl Site {
             .env("PATH", self.path()?)
             .env("KUBECONFIG", world.kubeconfig())
             .env("HOME", self.folder())
-            .env("XDG_CONFIG_HOME", self.folder().join("config"))
+            .env("XDG_CONFIG_HOME", self.folder().join(".config"))
             .env("XDG_CACHE_HOME", self.folder().join("cache"))
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .env("GOPROXY", "off")

@@ -2,31 +2,33 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use release::components::{COMPONENTS, METADATA, Recipe};
-use release::image::{ARCHITECTURES, Architecture, Image};
+use release::image::{ARCHITECTURES, Image};
 use release::{Files, sbom};
 use testbed::Binaries;
 use testbed::say::say;
 
+use crate::program;
+
 /// Where everything goes, from the root.
-const FOLDER: &str = "dist";
+pub(crate) const FOLDER: &str = "dist";
 
 /// What `cargo xtask image` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImageArguments {
     /// Architectures by commas: amd64, arm64
     #[arg(long, env = "ARCH", default_value = "amd64", value_delimiter = ',')]
-    architectures: Vec<String>,
+    pub(crate) architectures: Vec<String>,
 }
 
 /// What `cargo xtask release` is told.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct ReleaseArguments {
     /// The image that the manifests name: name:tag or name@digest [default: localhost/capmox:VERSION]
     #[arg(long)]
@@ -40,7 +42,7 @@ pub(crate) fn image(arguments: &ImageArguments) -> Result<()> {
     for name in &arguments.architectures {
         let known = ARCHITECTURES.iter().find(|known| known.name == name);
         let architecture = *known.with_context(|| format!("no architecture {name}"))?;
-        programs.push((architecture, program(&root, architecture)?));
+        programs.push((architecture, program::compile(&root, architecture)?));
     }
     let version = version();
     let named = ARCHITECTURES.iter().find(|one| one.target.starts_with(std::env::consts::ARCH));
@@ -93,55 +95,6 @@ fn version() -> String {
     format!("v{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Compiles the static program. Paths of this machine are kept out of it, so that it is the same
-/// wherever it is compiled.
-fn program(root: &Path, architecture: Architecture) -> Result<Vec<u8>> {
-    let target = architecture.target;
-    say(format!("compiling capmox for {target}"));
-    let added = Command::new("rustup")
-        .args(["target", "add", target])
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .status();
-    if !added.is_ok_and(|status| status.success()) {
-        say(format!("rustup did not add {target}; it may be there already"));
-    }
-    let cargo_home = match std::env::var_os("CARGO_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => std::env::home_dir().unwrap_or_default().join(".cargo"),
-    };
-    let flags = format!(
-        "-Ctarget-feature=+crt-static\x1f-Clink-self-contained=yes\x1f-Clinker=rust-lld\
-         \x1f--remap-path-prefix={}=/capmox\x1f--remap-path-prefix={}=/cargo",
-        root.display(),
-        cargo_home.display(),
-    );
-    let underscored = target.replace('-', "_");
-    // ring has a little C and assembly. The compiler of the same architecture makes objects for
-    // either libc; for the other one it is Debian's gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu.
-    let compiler = if target.starts_with(std::env::consts::ARCH) {
-        "cc".to_owned()
-    } else {
-        format!("{}-linux-gnu-gcc", target.split('-').next().unwrap_or_default())
-    };
-    let output = root.join("target/image");
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "--bin", "capmox", "--target", target])
-        .arg("--target-dir")
-        .arg(&output)
-        .current_dir(root)
-        .env(format!("CC_{underscored}"), compiler)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags)
-        .stdin(Stdio::null())
-        .status()
-        .context("cannot run cargo")?;
-    if !status.success() {
-        bail!("cargo build for {target} ended with {status}");
-    }
-    let program = output.join(target).join("release/capmox");
-    fs::read(&program).with_context(|| format!("cannot read {}", program.display()))
-}
-
 /// Whether the program starts, with nothing in its environment, and is of this version.
 fn run(program: &[u8], version: &str) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("capmox-image-{}", std::process::id()));
@@ -157,11 +110,28 @@ fn run(program: &[u8], version: &str) -> Result<()> {
     Ok(())
 }
 
-/// The commit, where there is one.
-fn revision(root: &Path) -> Option<String> {
-    let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    (output.status.success() && !text.is_empty()).then_some(text)
+/// The commit, where there is one, and where the tree is that commit: a label that names a commit of
+/// which the program was not made would send whoever rebuilds it to the wrong sources.
+pub(crate) fn revision(root: &Path) -> Option<String> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git")
+            // Git answers nobody but the clone's owner, unless told that the folder is meant; and
+            // who builds, in a container say, is often somebody else.
+            .args(["-c", &format!("safe.directory={}", root.display())])
+            .args(["-c", "core.fsmonitor=false"])
+            .args(args)
+            .current_dir(root)
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    if !changed.is_empty() {
+        say("files differ from the commit, so the image does not name it");
+        return None;
+    }
+    git(&["rev-parse", "HEAD"]).filter(|commit| !commit.is_empty())
 }
 
 /// Mozilla's authorities as PEM.

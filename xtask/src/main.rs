@@ -9,8 +9,10 @@ mod demo;
 mod flavours;
 mod generate;
 mod image;
+mod image_check;
 mod installed;
 mod packages;
+mod program;
 mod provider;
 mod reference;
 mod steps;
@@ -38,6 +40,8 @@ enum Task {
     Components(components::Arguments),
     /// Compiles static programs and lays out the OCI image in dist/image
     Image(image::ImageArguments),
+    /// Makes image and release a second time, as on another machine, and compares
+    ImageCheck(image::ImageArguments),
     /// Lays out a release in dist: clusterctl's repository, chart, bills of materials, sums
     Release(image::ReleaseArguments),
     /// Writes the documentation as HTML to dist/book, by mdBook
@@ -98,6 +102,7 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Task::Components(arguments) => components::write(arguments),
         Task::Image(arguments) => image::image(arguments),
+        Task::ImageCheck(arguments) => image_check::compare(arguments),
         Task::Release(arguments) => image::release(arguments),
         Task::Vendor(arguments) => vendor::write(arguments),
         Task::Book => book::write(&root),

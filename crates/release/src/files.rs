@@ -139,8 +139,8 @@ impl Files {
     }
 }
 
-/// In lower-case hexadecimal digits.
-pub(crate) fn sha256(content: &[u8]) -> String {
+/// The SHA-256 sum, in lower-case hexadecimal digits.
+pub fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().fold(String::new(), |mut text, byte| {
         // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");

@@ -17,4 +17,4 @@ pub mod sbom;
 pub mod vendored;
 
 pub use archive::chart;
-pub use files::{Files, SUMS};
+pub use files::{Files, SUMS, sha256};

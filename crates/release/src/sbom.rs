@@ -18,7 +18,7 @@ const ROOT: &str = "capmox";
 /// If cargo cannot say what is in it.
 pub fn spdx(root: &Path, cargo: &str, target: &str, version: &str) -> Result<String> {
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version=1", "--locked", "--offline"])
+        .args(["metadata", "--format-version=1", "--locked"])
         .arg(format!("--filter-platform={target}"))
         .current_dir(root)
         .output()
