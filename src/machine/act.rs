@@ -391,7 +391,10 @@ impl Pass<'_> {
                     // The seed is not where its upload put it: it has to be stored once more.
                     endpoint.forget_task(&self.key);
                     self.facts.task = None;
-                } else if just_ended(&self.facts, Operation::Upload) && !error.outcome_unknown() {
+                } else if just_ended(&self.facts, Operation::Upload)
+                    && !error.outcome_unknown()
+                    && !matches!(error.cause(), Some(Cause::DigestMismatch | Cause::VmLocked))
+                {
                     // Perhaps for that, in words that are not known: its storage is asked.
                     endpoint.doubt_task(&self.key, error.to_string());
                     self.facts.task = endpoint.task(&self.key);

@@ -16,8 +16,8 @@ use crate::api::{ProxmoxMachine, ProxmoxMachineSpec, ProxmoxMachineStatus, reaso
 
 /// What tells that there is a VM, and which. Without these it would be left behind.
 const OF_VM: &[&str] = &["providerID", "virtualMachineID"];
-/// What tells that the seed is on a storage, and on which.
-const OF_SEED: &[&str] = &["bootstrapISO", "bootstrapISONode"];
+/// What tells whose the VM is where the spec does not, and on which storage the seed is.
+const OF_STATUS: &[&str] = &["bootstrapISO", "bootstrapISONode", "templateRef"];
 
 impl Shared {
     /// Deletes the machine if it is to be, and says what is wrong with its object otherwise.
@@ -67,7 +67,7 @@ impl Shared {
 /// A text that names a field without which its deletion could leave something behind.
 pub(super) fn for_deletion(object: DynamicObject) -> Result<ProxmoxMachine, String> {
     let spec: ProxmoxMachineSpec = readable(object.data.get("spec"), "spec", OF_VM)?;
-    let status: ProxmoxMachineStatus = readable(object.data.get("status"), "status", OF_SEED)?;
+    let status: ProxmoxMachineStatus = readable(object.data.get("status"), "status", OF_STATUS)?;
     Ok(ProxmoxMachine { metadata: object.metadata, spec, status: Some(status) })
 }
 
@@ -137,6 +137,7 @@ mod tests {
             (json!({"virtualMachineID": "105"}), json!({}), "spec.virtualMachineID"),
             (json!({"providerID": 7}), json!({}), "spec.providerID"),
             (json!({}), seeded, "status.bootstrapISO"),
+            (json!({}), json!({"templateRef": 7}), "status.templateRef"),
         ] {
             let why = read(&spec, &status).unwrap_err();
             assert!(why.contains(field), "{why}");

@@ -100,8 +100,12 @@ pub(super) fn traces(facts: &Facts, vm: &VmFact) -> Option<String> {
     let marked = vm.config.description().as_deref().and_then(marked_uid).map(str::to_owned);
     let uuid = vm.config.uuid().map(|uuid| provider_id(&uuid));
     let is_others = uuid.is_some_and(|id| facts.others_ids.contains(&id));
-    if is_others || marked.is_some_and(|uid| uid != facts.uid()) {
+    let is_marked = marked.as_deref() == Some(facts.uid());
+    if is_others || (marked.is_some() && !is_marked) {
         return None;
+    }
+    if is_marked {
+        return Some("its mark".to_owned());
     }
     let status = facts.machine.status.as_ref();
     let devices = vm.config.net_devices();

@@ -46,10 +46,10 @@ fn a_vm_without_the_recorded_uuid_that_looks_like_ours_is_neither_destroyed_nor_
             "our mark",
             with(&[
                 ("smbios1", OTHER),
-                ("name", "w-1"),
+                ("name", "renamed"),
                 ("description", &mark("lab", "w-1", "m-uid")),
             ]),
-            Some("its name"),
+            Some("its mark"),
         ),
     ] {
         let mut facts = going();
