@@ -26,8 +26,11 @@ const ADDRESSES: &[&str] = &["--diagnostics-address"];
 pub(crate) async fn run(world: &World) -> Result<ManagerProcess> {
     let client = world.client().await?;
     stand_ins::issue_certificates(&client, NAMESPACE).await?;
-    let deployment =
-        Api::<Deployment>::namespaced(client.clone(), NAMESPACE).get(DEPLOYMENT).await?;
+    // The operator takes it away and makes it anew in the middle of an installation.
+    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
+    let there = world
+        .wait_for(PATIENCE, "the Deployment", async || Ok(deployments.get_opt(DEPLOYMENT).await?));
+    let deployment = there.await?;
     let spec = deployment.spec.context("a Deployment without spec")?;
     let pod = spec.template.spec.context("a Deployment without pod")?;
     let [container] = pod.containers.as_slice() else { bail!("not one container") };
