@@ -4,7 +4,7 @@
 
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::events::{Event, EventType};
-use kube::{Api, Resource as _, ResourceExt as _};
+use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tracing::{debug, warn};
@@ -29,15 +29,11 @@ impl Shared {
         let meta = object.meta();
         let mut why = invalid.to_owned();
         if meta.deletion_timestamp.is_some() {
-            let kind = ApiResource::erase::<ProxmoxMachine>(&());
             let namespace = meta.namespace.as_deref().unwrap_or_default();
-            let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &kind);
-            let Some(whole) = api.get_opt(&object.name_any()).await? else {
-                return Ok(Wake::OnChange);
-            };
-            match for_deletion(whole) {
-                Ok(machine) => return self.serve(machine).await,
-                Err(field) => why = field,
+            match read(self.client.clone(), namespace, &object.name_any()).await? {
+                None => return Ok(Wake::OnChange),
+                Some(Ok(machine)) => return self.serve(machine).await,
+                Some(Err(field)) => why = field,
             }
         }
         warn!(error = why, "the object cannot be read; correct it");
@@ -61,11 +57,22 @@ impl Shared {
     }
 }
 
+/// The machine as the API server has it, as far as [`for_deletion`] can read it.
+pub(super) async fn read(
+    client: Client,
+    namespace: &str,
+    name: &str,
+) -> kube::Result<Option<Result<ProxmoxMachine, String>>> {
+    let kind = ApiResource::erase::<ProxmoxMachine>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client, namespace, &kind);
+    Ok(api.get_opt(name).await?.map(for_deletion))
+}
+
 /// The machine as far as it can be read.
 ///
 /// # Errors
 /// A text that names a field without which its deletion could leave something behind.
-pub(super) fn for_deletion(object: DynamicObject) -> Result<ProxmoxMachine, String> {
+fn for_deletion(object: DynamicObject) -> Result<ProxmoxMachine, String> {
     let spec: ProxmoxMachineSpec = readable(object.data.get("spec"), "spec", OF_VM)?;
     let status: ProxmoxMachineStatus = readable(object.data.get("status"), "status", OF_STATUS)?;
     Ok(ProxmoxMachine { metadata: object.metadata, spec, status: Some(status) })

@@ -173,6 +173,9 @@ pub(crate) async fn a_machine_that_cannot_be_read_any_more_is_left_alone_and_can
     let is_gone = |found: Option<&DynamicObject>| found.is_none();
     let ended = timeout(PATIENCE, await_condition(api.clone(), "sound", is_gone)).await;
     ended.expect("it goes in time").unwrap();
+    let log = case.stage.log();
+    let interrupted = |line: &&str| line.contains(&case.namespace) && line.contains("interrupted");
+    assert_eq!(log.lines().find(interrupted), None, "its writes are written");
     case.gone("sound").await;
     case.end().await;
 }

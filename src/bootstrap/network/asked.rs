@@ -37,12 +37,11 @@ pub fn misfits(network: &NetworkSpec) -> Vec<Misfit> {
     let mut ethernets = vec![Ethernet::new(0, DEFAULT_DEVICE, "")];
     for (index, device) in network.additional_devices.iter().flatten().enumerate() {
         ethernets.push(Ethernet::new(index + 1, &device.name, ""));
-        let problems = hops(&device.name, device.routes.as_deref(), None).chain(policies(
-            &device.name,
-            device.routing_policy.as_deref(),
-            None,
-        ));
-        found.extend(problems.filter_map(|problem| misfit(Part::Device(index), problem)));
+        let mut problems = hops(&device.name, device.routes.as_deref(), None);
+        problems.extend(policies(&device.name, device.routing_policy.as_deref(), None));
+        found.extend(
+            problems.into_iter().filter_map(|problem| misfit(Part::Device(index), problem)),
+        );
     }
     let vrfs: Vec<&api::VrfDevice> = network.vrfs.iter().flatten().collect();
     let members: Vec<Vrf> = vrfs.iter().map(|vrf| named(vrf)).collect();
@@ -68,26 +67,20 @@ fn own_name(vrf: &api::VrfDevice, ethernets: &[Ethernet]) -> Option<Problem> {
     interface_name(&vrf.name, &vrf.name).err()
 }
 
-fn hops<'a>(
-    owner: &'a str,
-    routes: Option<&'a [api::Route]>,
-    vrf: Option<u32>,
-) -> impl Iterator<Item = Problem> {
-    let routes = routes.into_iter().flatten().enumerate();
-    routes.filter_map(move |(index, wanted)| {
-        route(owner, index, wanted).and_then(|route| hop(owner, index, &route, vrf)).err()
-    })
+fn hops(owner: &str, routes: Option<&[api::Route]>, vrf: Option<u32>) -> Vec<Problem> {
+    problems(routes, |index, wanted| hop(owner, index, &route(owner, index, wanted)?, vrf))
 }
 
-fn policies<'a>(
-    owner: &'a str,
-    rules: Option<&'a [api::Policy]>,
-    vrf: Option<u32>,
-) -> impl Iterator<Item = Problem> {
-    let rules = rules.into_iter().flatten().enumerate();
-    rules.filter_map(move |(index, wanted)| {
-        rule(owner, index, wanted).and_then(|rule| policy(owner, index, &rule, vrf)).err()
-    })
+fn policies(owner: &str, rules: Option<&[api::Policy]>, vrf: Option<u32>) -> Vec<Problem> {
+    problems(rules, |index, wanted| policy(owner, index, &rule(owner, index, wanted)?, vrf))
+}
+
+fn problems<T, R>(
+    wanted: Option<&[T]>,
+    judge: impl Fn(usize, &T) -> Result<R, Problem>,
+) -> Vec<Problem> {
+    let all = wanted.into_iter().flatten().enumerate();
+    all.filter_map(|(index, one)| judge(index, one).err()).collect()
 }
 
 fn misfit(part: Part, problem: Problem) -> Option<Misfit> {

@@ -5,11 +5,13 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::super::decision::Waiting;
 use super::super::pass::{Interrupted, Pass, Setback};
+use super::super::unreadable;
 use crate::api::ipam::IPAddressClaim;
 use crate::api::{MACHINE_FINALIZER, ProxmoxMachine, ProxmoxMachineStatus, TemplateRef};
 use crate::ids::{NodeName, VmId};
@@ -25,9 +27,34 @@ impl Pass<'_> {
     async fn write(&mut self, mut patch: Value) -> Result<(), Interrupted> {
         patch["metadata"]["resourceVersion"] = json!(self.stored.metadata.resource_version);
         let patch = Patch::Merge(&patch);
-        let written = self.api().patch(&self.key.name, &PatchParams::default(), &patch).await?;
+        let answer = self.api().patch(&self.key.name, &PatchParams::default(), &patch).await;
+        let written = self.written(answer).await?;
         self.took(written);
         Ok(())
+    }
+
+    /// What was written. An object that cannot be read as a whole is written all the same, when it is
+    /// deleted.
+    async fn written(
+        &self,
+        answer: kube::Result<ProxmoxMachine>,
+    ) -> Result<ProxmoxMachine, Interrupted> {
+        match answer {
+            Err(kube::Error::SerdeError(error)) if self.facts.is_deleted() => {
+                let client = self.shared.client.clone();
+                let read = unreadable::read(client, &self.key.namespace, &self.key.name).await?;
+                match read {
+                    Some(Ok(machine)) if machine.uid() == self.stored.uid() => Ok(machine),
+                    Some(Err(_)) => Err(kube::Error::SerdeError(error).into()),
+                    // The last finalizer went with the write, and there may be another by its name.
+                    _ => Ok(ProxmoxMachine {
+                        metadata: ObjectMeta { finalizers: None, ..self.stored.metadata.clone() },
+                        ..self.stored.clone()
+                    }),
+                }
+            }
+            answer => Ok(answer?),
+        }
     }
 
     /// Writes what differs in the status.
@@ -46,8 +73,8 @@ impl Pass<'_> {
             "status": patch,
         });
         let patch = Patch::Merge(&patch);
-        let written =
-            self.api().patch_status(&self.key.name, &PatchParams::default(), &patch).await?;
+        let answer = self.api().patch_status(&self.key.name, &PatchParams::default(), &patch).await;
+        let written = self.written(answer).await?;
         self.took(written);
         Ok(())
     }

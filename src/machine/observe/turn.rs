@@ -47,7 +47,8 @@ impl Pass<'_> {
             Class::Transient,
             format!(
                 "as many machines as may ask Proxmox with {source} at once wait for its answers, \
-                 which come late or not at all: check that it and the nodes of its cluster run and can be reached"
+                 which come late or not at all: check that it and the nodes of its cluster run and \
+                 can be reached"
             ),
         );
         let wake = Wake::After(CROWDED);

@@ -21,9 +21,32 @@ pub(super) fn judge(
         None => vec![],
         Some(old) => super::spec(old).map_or_else(|_| vec![], |spec| in_spec(old, &spec)),
     };
-    match in_spec(object, spec).into_iter().find(|fault| !known.contains(fault)) {
-        Some(fault) => Err(fault),
+    let is_new = |fault: &Fault| !known.iter().any(|old| old.is_same(fault));
+    match in_spec(object, spec).into_iter().find(is_new) {
+        Some(fault) => Err(fault.denial()),
         None => Ok(()),
+    }
+}
+
+/// A field with a value that nobody could apply.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Below `spec.network`.
+    path: String,
+    value: Value,
+    reason: String,
+}
+
+impl Fault {
+    pub(super) fn denial(&self) -> Denial {
+        Denial::invalid(format!("spec.network.{}", self.path), &self.value, &self.reason)
+    }
+
+    /// Whether it is the same fault, though other devices came or went: they move it to another place
+    /// of its list, and the reason may name them.
+    fn is_same(&self, other: &Self) -> bool {
+        let field = |path: &str| path.replace(|c: char| c.is_ascii_digit(), "");
+        self.value == other.value && field(&self.path) == field(&other.path)
     }
 }
 
@@ -34,18 +57,18 @@ fn is_copy(object: &DynamicObject) -> bool {
         || object.data.pointer("/spec/providerID").is_some_and(Value::is_string)
 }
 
-fn in_spec(object: &DynamicObject, spec: &ProxmoxMachineSpec) -> Vec<Denial> {
+fn in_spec(object: &DynamicObject, spec: &ProxmoxMachineSpec) -> Vec<Fault> {
     let value = object.data.pointer("/spec/network").unwrap_or(&Value::Null);
     spec.network.as_ref().map_or_else(Vec::new, |network| faults(network, value))
 }
 
 /// All faults of a network, which `value` has as it was written.
-pub(super) fn faults(network: &NetworkSpec, value: &Value) -> Vec<Denial> {
+pub(super) fn faults(network: &NetworkSpec, value: &Value) -> Vec<Fault> {
     let mut found = Vec::new();
     let mut refuse = |path: String, reason: &str| {
         let pointer = path.replace("].", "/").replace(['[', '.'], "/").replace(']', "");
-        let value = value.pointer(&format!("/{pointer}")).unwrap_or(&Value::Null);
-        found.push(Denial::invalid(format!("spec.network.{path}"), value, reason));
+        let value = value.pointer(&format!("/{pointer}")).cloned().unwrap_or_default();
+        found.push(Fault { path, value, reason: reason.to_owned() });
     };
     let default = network.default.iter().map(|device| ("default".to_owned(), &device.bridge));
     let additional = network.additional_devices.iter().flatten().enumerate();

@@ -80,7 +80,8 @@ fn doubts(review: &Review<'_>) -> Vec<String> {
     let network = spec.get("network").cloned().unwrap_or_default();
     let Ok(spec) = serde_json::from_value::<ProxmoxMachineSpec>(spec) else { return vec![] };
     let refusal = spec.network.as_ref().and_then(|asked| {
-        machine::network(asked).err().or_else(|| guest::faults(asked, &network).into_iter().next())
+        let fault = || guest::faults(asked, &network).first().map(guest::Fault::denial);
+        machine::network(asked).err().or_else(fault)
     });
     refusal
         .map(|denial| {

@@ -192,6 +192,29 @@ fn network_settings_that_no_guest_could_apply_are_refused_with_their_field() {
 }
 
 #[test]
+fn faults_that_were_stored_may_be_mended_one_after_the_other() {
+    let net = |name: &str| json!({"name": name, "bridge": "vmbr1", "ipv4PoolRef": pool()});
+    let spec = |devices: &[&str], members: &[&str]| {
+        let devices: Vec<Value> = devices.iter().map(|name| net(name)).collect();
+        machine(&json!({
+            "default": {"bridge": "vmbr0"}, "additionalDevices": devices,
+            "vrfs": [{"name": "vrf-a", "table": 500, "interfaces": members}],
+        }))
+    };
+    let stored = spec(&["net1", "eth7"], &["net9"]);
+    for (what, change, accepted) in [
+        ("one device goes, another moves", spec(&["eth7"], &["net9"]), true),
+        ("one comes", spec(&["net2", "net1", "eth7"], &["net9"]), true),
+        ("one is mended", spec(&["net1", "net7"], &["net9"]), true),
+        ("another fault comes", spec(&["net1", "eth8"], &["net9"]), false),
+        ("and one more", spec(&["net1", "eth7"], &["net9", "net8"]), false),
+    ] {
+        let refusal = refusal(Kind::ProxmoxMachine, &change, Some(&stored));
+        assert_eq!(refusal.is_none(), accepted, "{what}: {refusal:?}");
+    }
+}
+
+#[test]
 fn a_machine_that_is_moved_or_restored_with_a_fault_is_taken_as_it_is() {
     let spec = networked(&json!({"name": "eth1"}), &json!([]));
     let known = merged(&spec, &json!({"providerID": "proxmox://u"}));
