@@ -15,6 +15,7 @@
 
 pub mod api;
 pub mod bootstrap;
+pub mod changes;
 pub mod check;
 pub mod cli;
 pub mod cluster;

@@ -3,11 +3,12 @@
 //! Objects that cannot be read do not stop a watch. A watch that fails heals itself and holds up no
 //! other; until then the regular look stands in for it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use futures::{Stream, StreamExt, TryStreamExt, future, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PartialObjectMeta};
@@ -18,12 +19,12 @@ use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::debug;
 
 use super::facts::{credentials, has_finalizer, key};
 use crate::api::capi::{self, Cluster, WATCH_LABEL};
 use crate::api::ipam::InClusterIPPool;
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, ProxmoxMachineSpec, SECRET_FINALIZER};
+use crate::changes::{changes, paced};
 use crate::connections::{Connections, Source};
 use crate::hypervisor::ObjectKey;
 
@@ -33,6 +34,9 @@ pub(super) type ClusterGuard = DeserializeGuard<ProxmoxCluster>;
 pub(super) type MachineGuard = DeserializeGuard<ProxmoxMachine>;
 /// A Secret without its data.
 pub(super) type SecretMeta = PartialObjectMeta<Secret>;
+
+/// How often the places of machines are written again while they change.
+const MACHINES_PAUSE: Duration = Duration::from_secs(1);
 
 /// A controller with all watches set up, and what they collect.
 pub(super) struct Watches {
@@ -109,12 +113,17 @@ pub(super) fn watches(
     let credential_changes = connections.changes().flat_map(move |change| {
         stream::iter(find(&of_change, |cluster| change.concerns(&Source::of(cluster))))
     });
+    let machine_changes = changes(machine_events, machine_print).flat_map(move |machine| {
+        let machine = machine.ok();
+        let concerns = |cluster: &ProxmoxCluster| {
+            machine.as_ref().is_some_and(|machine| has_machine(cluster, machine.meta()))
+        };
+        stream::iter(find(&of_machine, concerns))
+    });
     let controller = controller
         .reconcile_on(credential_changes)
         .watches_stream(changes(owner_events, cluster_print), |cluster| owned_by(&cluster))
-        .watches_stream(changes(machine_events, machine_print), move |machine| {
-            find(&of_machine, |cluster| has_machine(cluster, machine.meta()))
-        })
+        .reconcile_on(paced(machine_changes, MACHINES_PAUSE))
         .watches_stream(changes(pool_events, pool_print), |pool| controller_of(pool.meta()))
         .watches_stream(changes(secret_events, secret_print), move |secret| {
             let secret = key(&secret.metadata);
@@ -146,38 +155,6 @@ where
         + 'static,
 {
     watcher(api::<K>(client, namespace), watcher::Config::default()).default_backoff()
-}
-
-/// Objects whose `print` differs from the last one seen, and objects that went.
-///
-/// The controller pauses all its triggers on an error of one, so none is passed on.
-fn changes<K, P>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    print: impl Fn(&K) -> P + Send,
-) -> impl Stream<Item = watcher::Result<K>> + Send
-where
-    K: Resource<DynamicType = ()> + Send,
-    P: PartialEq + Send,
-{
-    let mut last: HashMap<ObjectKey, P> = HashMap::new();
-    events.filter_map(move |event| {
-        future::ready(match event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => {
-                let new = print(&object);
-                let old = last.insert(key(object.meta()), print(&object));
-                (old.as_ref() != Some(&new)).then_some(Ok(object))
-            }
-            Ok(Event::Delete(object)) => {
-                last.remove(&key(object.meta()));
-                Some(Ok(object))
-            }
-            Ok(Event::Init | Event::InitDone) => None,
-            Err(error) => {
-                debug!(kind = %K::kind(&()), %error, "watch interrupted");
-                None
-            }
-        })
-    })
 }
 
 /// Keeps of a machine what is asked of it.

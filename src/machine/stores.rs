@@ -17,6 +17,7 @@ use super::traces::Traces;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{IPAddress, IPAddressClaim};
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, reasons};
+use crate::changes::changes;
 use crate::hypervisor::ObjectKey;
 
 /// A ProxmoxMachine as the API server stores it, which need not be one that can be read.
@@ -89,7 +90,7 @@ fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     told: impl Fn(&Store<K>, &watcher::Event<K>) + Send + 'static,
-) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send)
+) -> (Store<K>, impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -99,18 +100,7 @@ where
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer)
-        .inspect_ok(move |event| told(&copy, event))
-        .touched_objects()
-        // The controller would pause for all kinds when one of them cannot be read.
-        .filter_map(|read| async move {
-            match read {
-                Ok(object) => Some(Ok(object)),
-                Err(error) => {
-                    tracing::warn!(kind = %K::kind(&()), %error, "watch interrupted");
-                    None
-                }
-            }
-        });
+        .inspect_ok(move |event| told(&copy, event));
     (reader, stream)
 }
 
@@ -169,8 +159,8 @@ pub(super) fn start(
     };
     let (by_owner, by_cluster_too, by_infra_too) = (rings(), rings(), rings());
     let (by_claim, by_address) = (rings(), rings());
-    let controller = Controller::for_stream(machine_stream, machines.clone())
-        .watches_stream(owner_stream, move |machine: Machine| {
+    let controller = Controller::for_stream(changes(machine_stream, version), machines.clone())
+        .watches_stream(changes(owner_stream, owner_print), move |machine: Machine| {
             machine
                 .spec
                 .infrastructure_ref
@@ -180,25 +170,64 @@ pub(super) fn start(
                 .map(|name| reference(name, &machine.metadata))
                 .inspect(&by_owner)
         })
-        .watches_stream(cluster_stream, move |cluster: Cluster| {
+        .watches_stream(changes(cluster_stream, cluster_print), move |cluster: Cluster| {
             let paused = cluster.spec.paused == Some(true);
             let woken = of_cluster(&by_cluster, &cluster.metadata, &cluster.name_any(), paused);
             woken.into_iter().inspect(&by_cluster_too).collect::<Vec<_>>()
         })
-        .watches_stream(infra_stream, move |infra: DeserializeGuard<ProxmoxCluster>| {
-            let owner = cluster_of(infra.meta(), &infra_clusters);
-            let woken = owner.map(|name| of_cluster(&by_infra, infra.meta(), &name, false));
-            woken.into_iter().flatten().inspect(&by_infra_too).collect::<Vec<_>>()
-        })
-        .watches_stream(claim_stream, move |claim: IPAddressClaim| {
+        .watches_stream(
+            changes(infra_stream, infra_print),
+            move |infra: DeserializeGuard<ProxmoxCluster>| {
+                let owner = cluster_of(infra.meta(), &infra_clusters);
+                let woken = owner.map(|name| of_cluster(&by_infra, infra.meta(), &name, false));
+                woken.into_iter().flatten().inspect(&by_infra_too).collect::<Vec<_>>()
+            },
+        )
+        .watches_stream(changes(claim_stream, claim_print), move |claim: IPAddressClaim| {
             owner_of(&claim.metadata).inspect(&by_claim)
         })
-        .watches_stream(address_stream, move |address: IPAddress| {
+        .watches_stream(changes(address_stream, address_print), move |address: IPAddress| {
             machine_of_claim(&address.spec.claim_ref.name)
                 .map(|machine| reference(machine, &address.metadata))
                 .inspect(&by_address)
         });
     (Stores { machines, owners, clusters, infra, claims, addresses }, controller)
+}
+
+/// Every change of a machine itself is looked at; [`super::quiet`] leaves out its own writes.
+fn version(machine: &Stored) -> impl PartialEq + Send + use<> {
+    machine.meta().resource_version.clone()
+}
+
+/// What is read of the metadata of what a machine belongs to.
+fn belonging(meta: &ObjectMeta) -> impl PartialEq + Send + use<> {
+    let deleted = meta.deletion_timestamp.is_some();
+    (meta.labels.clone(), meta.annotations.clone(), meta.owner_references.clone(), deleted)
+}
+
+fn owner_print(owner: &Machine) -> impl PartialEq + Send + use<> {
+    let status = owner.status.as_ref();
+    let joined = status.map(|status| (status.bootstrap_ready, status.node_ref.clone()));
+    (belonging(&owner.metadata), owner.spec.clone(), joined)
+}
+
+fn cluster_print(cluster: &Cluster) -> impl PartialEq + Send + use<> {
+    let ready = cluster.status.as_ref().and_then(|status| status.infrastructure_ready);
+    (belonging(&cluster.metadata), cluster.spec.clone(), ready)
+}
+
+/// Not its status, which changes with every machine that is placed.
+fn infra_print(infra: &DeserializeGuard<ProxmoxCluster>) -> impl PartialEq + Send + use<> {
+    let spec = infra.0.as_ref().map(|infra| infra.spec.clone());
+    (belonging(infra.meta()), spec.map_err(|wrong| wrong.error.clone()))
+}
+
+fn claim_print(claim: &IPAddressClaim) -> impl PartialEq + Send + use<> {
+    (belonging(&claim.metadata), claim.spec.clone(), claim.status.clone())
+}
+
+fn address_print(address: &IPAddress) -> impl PartialEq + Send + use<> {
+    (belonging(&address.metadata), address.spec.clone())
 }
 
 fn reference(name: &str, beside: &ObjectMeta) -> ObjectRef<Stored> {

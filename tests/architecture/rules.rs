@@ -22,7 +22,7 @@ const PROCESS: &[&str] = &["runtime", "cli"];
 /// The modules of ours that `module` may use, besides itself; `None` for one that has no place yet.
 fn may_use(module: &str) -> Option<Vec<&'static str>> {
     let parts: &[&[&'static str]] = match module {
-        "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
+        "ids" | "seen" | "fault" | "api" | "pve" | "changes" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" | "preflight" => &[VOCABULARY, &["pve"]],
         "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
@@ -37,6 +37,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "hypervisor",
                 "preflight",
                 "connections",
+                "changes",
             ],
         ],
         "check" => {

@@ -12,6 +12,7 @@ pub(super) use turn::Crowd;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
@@ -23,8 +24,10 @@ use super::pass::Pass;
 use super::stores::Stores;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::ipam::{GlobalInClusterIPPool, InClusterIPPool};
-use crate::api::{ProxmoxCluster, ProxmoxMachine};
-use crate::connections;
+use crate::api::{
+    NodeLocation, NodeLocations, ProxmoxCluster, ProxmoxClusterStatus, ProxmoxMachine,
+};
+use crate::connections::{self, Source};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Admission, Endpoint, ObjectKey, Operation};
 use crate::ipam::{self, GLOBAL_IN_CLUSTER_POOL, IN_CLUSTER_POOL, METRIC_ANNOTATION};
@@ -58,7 +61,8 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         .as_deref()
         .and_then(|name| read(&stores.clusters, &namespace, name))
         .map(|cluster| cluster.as_ref().clone());
-    let infra = infra(stores, &namespace, cluster.as_ref(), cluster_name.as_deref());
+    let infra = infra(stores, &namespace, cluster.as_ref(), cluster_name.as_deref())
+        .and_then(|infra| Some(pared(infra.0.as_ref().ok()?, &machine.name_any())));
     let claims = stores
         .claims
         .state()
@@ -130,18 +134,47 @@ fn infra(
     namespace: &str,
     cluster: Option<&Cluster>,
     cluster_name: Option<&str>,
-) -> Option<ProxmoxCluster> {
+) -> Option<Arc<DeserializeGuard<ProxmoxCluster>>> {
     if let Some(cluster) = cluster {
         let reference = cluster.spec.infrastructure_ref.as_ref()?;
-        let found = read(&stores.infra, namespace, reference.name.as_deref()?)?;
-        return found.0.clone().ok();
+        return read(&stores.infra, namespace, reference.name.as_deref()?);
     }
     let cluster_name = cluster_name?;
-    let found = stores.infra.find(|infra| {
+    stores.infra.find(|infra| {
         infra.meta().namespace.as_deref() == Some(namespace)
             && capi::cluster_name(infra.meta()) == Some(cluster_name)
-    })?;
-    found.0.clone().ok()
+    })
+}
+
+/// Without the places of other machines, of which there may be a thousand.
+fn pared(infra: &ProxmoxCluster, machine: &str) -> ProxmoxCluster {
+    let ProxmoxCluster { metadata, spec, status } = infra;
+    let status = status.as_ref().map(|status| {
+        let of = |list: &[NodeLocation]| {
+            list.iter().filter(|location| location.machine.name == machine).cloned().collect()
+        };
+        let locations = status.node_locations.as_ref().map(|locations| NodeLocations {
+            control_plane: of(&locations.control_plane),
+            workers: of(&locations.workers),
+        });
+        ProxmoxClusterStatus {
+            ready: status.ready,
+            node_locations: locations,
+            ..ProxmoxClusterStatus::default()
+        }
+    });
+    ProxmoxCluster { metadata: metadata.clone(), spec: spec.clone(), status }
+}
+
+/// Whose credentials a machine is served with, as far as objects tell.
+fn source(stores: &Stores, machine: &ProxmoxMachine) -> Option<Source> {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let owner = owner(stores, machine);
+    let of_owner = owner.as_ref().and_then(|owner| capi::cluster_name(&owner.metadata));
+    let name = of_owner.or_else(|| capi::cluster_name(&machine.metadata));
+    let cluster = name.and_then(|name| read(&stores.clusters, namespace, name));
+    let infra = infra(stores, namespace, cluster.as_deref(), name)?;
+    infra.0.as_ref().ok().map(Source::of)
 }
 
 impl Pass<'_> {

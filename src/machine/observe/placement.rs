@@ -2,7 +2,7 @@
 
 mod completion;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::super::placing;
 use crate::api::{ProxmoxMachine, capi};
 use crate::connections::Source;
 use crate::hypervisor::{Endpoint, Promise, View};
-use crate::ids::VmId;
+use crate::ids::{NodeName, VmId};
 use crate::placement::TemplateRef;
 use crate::pve::{self, ErrorKind, VmConfig};
 use crate::seen::Seen;
@@ -74,41 +74,76 @@ impl Pass<'_> {
                 Err(error) => return Seen::Unknown(self.unanswered(&error)),
             },
         };
-        let mut promises = endpoint.ledger().promises().clone();
-        // A choice that is made again does not stand in its own way.
-        promises.retain(|_, promise| promise.owner != self.facts.uid());
-        let mut taken: BTreeSet<VmId> = endpoint.ledger().taken(Instant::now());
-        taken.extend(view.vmids());
-        taken.extend(self.recorded_vmids());
+        let mut taken: BTreeSet<VmId> = view.vmids().collect();
         let mut nodes = nodes(&view);
-        for (vmid, promise) in &promises {
-            // Until it is configured a clone is listed with the memory of its template.
-            let listed = view.guests.get(vmid).and_then(|guest| guest.memory).unwrap_or(0);
-            if let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) {
-                node.committed += promise.memory.saturating_sub(listed);
-            }
-        }
-        let group = group(&self.facts);
-        for (uid, node) in self.placed(&group) {
-            let counted =
-                promises.values().any(|promise| promise.owner == uid) || uid == self.facts.uid();
-            if let Some(node) = nodes.get_mut(&node).filter(|_| !counted) {
-                node.same_role += 1;
-            }
-        }
-        for promise in promises.values().filter(|promise| promise.group == group) {
-            if let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) {
-                node.same_role += 1;
-            }
-        }
+        self.count_promises(endpoint, &view, &mut taken, &mut nodes);
+        self.add_recorded(&mut taken);
+        let named = self.facts.machine.spec.template_id.and_then(|id| VmId::try_from(id).ok());
+        let guests = view.guests.iter();
+        let guests = guests.filter(|(vmid, guest)| guest.template || Some(**vmid) == named);
         Seen::Present(PlacementFacts {
             ledger_version,
             taken,
             next_id,
-            guests: view.guests.clone(),
+            guests: guests.map(|(vmid, guest)| (*vmid, guest.clone())).collect(),
             nodes,
             storages: view.storages.clone(),
         })
+    }
+
+    /// Counts what was promised to other machines: VMIDs, memory and their share of the nodes.
+    fn count_promises(
+        &self,
+        endpoint: &Endpoint,
+        view: &View,
+        taken: &mut BTreeSet<VmId>,
+        nodes: &mut BTreeMap<NodeName, NodeFact>,
+    ) {
+        let ledger = endpoint.ledger();
+        taken.extend(ledger.taken(Instant::now()));
+        let group = group(&self.facts);
+        // A choice that is made again does not stand in its own way.
+        let promises = ledger.promises().iter();
+        let promises = promises.filter(|(_, promise)| promise.owner != self.facts.uid());
+        let mut counted: HashSet<&str> = HashSet::from([self.facts.uid()]);
+        for (vmid, promise) in promises {
+            counted.insert(&promise.owner);
+            let Some(node) = promise.node.as_ref().and_then(|node| nodes.get_mut(node)) else {
+                continue;
+            };
+            // Until it is configured a clone is listed with the memory of its template.
+            let listed = view.guests.get(vmid).and_then(|guest| guest.memory).unwrap_or(0);
+            node.committed += promise.memory.saturating_sub(listed);
+            if promise.group == group {
+                node.same_role += 1;
+            }
+        }
+        let stores = &self.shared.stores;
+        for machine in stores.machines.state() {
+            let Some(machine) = machine.0.as_ref().ok() else { continue };
+            let is_counted =
+                machine.metadata.uid.as_deref().is_none_or(|uid| counted.contains(uid));
+            if is_counted || !self.is_alike(machine) {
+                continue;
+            }
+            let node = machine.status.as_ref().and_then(|status| status.proxmox_node.as_deref());
+            let node = node.and_then(|node| node.parse().ok());
+            if let Some(node) = node.and_then(|node: NodeName| nodes.get_mut(&node)) {
+                node.same_role += 1;
+            }
+        }
+    }
+
+    /// Whether another machine is of the same group.
+    fn is_alike(&self, machine: &ProxmoxMachine) -> bool {
+        let own = &self.facts;
+        machine.metadata.namespace == own.machine.metadata.namespace
+            && capi::cluster_name(&machine.metadata).unwrap_or_default()
+                == own.cluster_name().unwrap_or_default()
+            && {
+                let owner = super::owner(&self.shared.stores, machine);
+                is_control_plane(&machine.metadata, owner.as_deref()) == own.is_control_plane()
+            }
     }
 
     async fn read_cluster(
@@ -133,15 +168,20 @@ impl Pass<'_> {
         }
     }
 
-    /// VMIDs that machines with the same credentials record, whether their VM is there or not.
-    fn recorded_vmids(&self) -> Vec<VmId> {
-        let source = self.facts.infra.as_ref().map(Source::of);
-        let recorded = |machine: ProxmoxMachine| {
-            let vmid = VmId::try_from(machine.spec.virtual_machine_id?).ok()?;
-            let facts = super::gather(&self.shared.stores, machine);
-            (facts.infra.as_ref().map(Source::of) == source).then_some(vmid)
-        };
-        self.machines().into_iter().filter_map(recorded).collect()
+    /// Adds VMIDs that machines with the same credentials record, whether their VM is there or not.
+    fn add_recorded(&self, taken: &mut BTreeSet<VmId>) {
+        let stores = &self.shared.stores;
+        let own = self.facts.infra.as_ref().map(Source::of);
+        for machine in stores.machines.state() {
+            let Some(machine) = machine.0.as_ref().ok() else { continue };
+            let recorded = machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok());
+            // Most are listed, and need no look at whose they are.
+            if let Some(vmid) = recorded.filter(|vmid| !taken.contains(vmid))
+                && super::source(stores, machine) == own
+            {
+                taken.insert(vmid);
+            }
+        }
     }
 
     /// What the template is made of.
@@ -158,49 +198,40 @@ impl Pass<'_> {
 
     /// After a restart the objects remember what was promised.
     fn restore_promises(&self, endpoint: &Endpoint, view: Option<&View>) {
-        let source = self.facts.infra.as_ref().map(Source::of);
-        for machine in self.machines() {
+        let stores = &self.shared.stores;
+        let own = self.facts.infra.as_ref().map(Source::of);
+        for machine in stores.machines.state() {
+            let Some(machine) = machine.0.as_ref().ok() else { continue };
             let recorded = machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok());
             let ready = machine.status.as_ref().is_some_and(|status| status.ready);
             let Some(vmid) = recorded.filter(|_| !ready) else { continue };
-            let facts = super::gather(&self.shared.stores, machine.clone());
-            if facts.infra.as_ref().map(Source::of) != source {
+            if is_promised(endpoint, vmid, machine) || super::source(stores, machine) != own {
                 continue;
             }
+            let facts = super::gather(stores, machine.clone());
             if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
                 // Refused: two machines record one number, which shows at the VM.
                 let _ = endpoint.ledger().restore(vmid, promise);
             }
         }
     }
+}
 
-    /// Machines of a group that are placed, with their node.
-    fn placed(&self, group: &str) -> Vec<(String, crate::ids::NodeName)> {
-        self.machines()
-            .into_iter()
-            .filter(|machine| {
-                let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-                let cluster = capi::cluster_name(&machine.metadata).unwrap_or_default();
-                let owner = super::owner(&self.shared.stores, machine);
-                let control_plane = is_control_plane(&machine.metadata, owner.as_deref());
-                group_of(namespace, cluster, control_plane) == group
-            })
-            .filter_map(|machine| {
-                let node = machine.status?.proxmox_node?.parse().ok()?;
-                Some((machine.metadata.uid?, node))
-            })
-            .collect()
-    }
-
-    fn machines(&self) -> Vec<ProxmoxMachine> {
-        let all = self.shared.stores.machines.state();
-        all.iter().filter_map(|machine| machine.0.as_ref().ok().cloned()).collect()
-    }
+/// Whether a promise says all that an object remembers of it.
+fn is_promised(endpoint: &Endpoint, vmid: VmId, machine: &ProxmoxMachine) -> bool {
+    let ledger = endpoint.ledger();
+    let node = machine.status.as_ref().and_then(|status| status.proxmox_node.as_deref());
+    ledger.promises().get(&vmid).is_some_and(|held| {
+        Some(&held.owner) == machine.metadata.uid.as_ref()
+            && held.memory > 0
+            && node.is_some()
+            && held.node.as_ref().map(NodeName::as_str) == node
+    })
 }
 
 /// Nodes with what their listed guests take.
-fn nodes(view: &View) -> std::collections::BTreeMap<crate::ids::NodeName, NodeFact> {
-    let mut nodes: std::collections::BTreeMap<_, _> = view
+fn nodes(view: &View) -> BTreeMap<NodeName, NodeFact> {
+    let mut nodes: BTreeMap<_, _> = view
         .nodes
         .iter()
         .map(|(name, node)| {
