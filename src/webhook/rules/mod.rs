@@ -6,6 +6,7 @@
 mod cluster;
 mod effect;
 mod guest;
+mod in_place;
 mod machine;
 mod template;
 
@@ -77,7 +78,7 @@ pub(super) fn review(review: &Review<'_>) -> Verdict {
     }
     let judged = match review.kind {
         Kind::ProxmoxCluster => cluster::judge(review.object, review.old).map(|()| vec![]),
-        Kind::ProxmoxMachine => machine::judge(review.object, review.old).map(|()| vec![]),
+        Kind::ProxmoxMachine => machine::judge(review),
         Kind::ProxmoxClusterTemplate | Kind::ProxmoxMachineTemplate => template::judge(review),
     };
     let denial = match judged {
