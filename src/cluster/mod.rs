@@ -32,7 +32,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use act::Outcome;
 use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, Wake};
 use facts::{PoolFact, Surroundings};
-use watches::{ClusterGuard, Held, MachineGuard, Watches, watches};
+use watches::{ClusterGuard, Held, MachineGuard, OwnerMeta, Watches, watches};
 
 use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
@@ -68,12 +68,13 @@ pub struct Context {
 /// Runs until `shutdown`, and until the passes under way have ended.
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, namespace, watch_filter, concurrency } = context;
-    let Watches { controller, clusters, machines, held } =
+    let Watches { controller, clusters, machines, owners, held } =
         watches(&client, &connections, namespace.as_deref(), watch_filter.as_deref(), concurrency);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     let alone = Mutex::default();
-    let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held, alone });
+    let desk = Desk { client, connections, recorder, clusters, machines, owners, held, alone };
+    let desk = Arc::new(desk);
     // kube's controller does not end before its first list; until then it has nothing in hand.
     let listed = controller.store();
     let asked = shutdown.clone();
@@ -106,6 +107,7 @@ struct Desk {
     recorder: Recorder,
     clusters: Store<ClusterGuard>,
     machines: Store<MachineGuard>,
+    owners: Store<OwnerMeta>,
     held: Held,
     /// Since when clusters on their way out have nothing left but pools and Secrets. It may be lost:
     /// then it counts from anew.

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use super::facts::{credentials, has_finalizer, key};
-use crate::api::capi::{self, Cluster, WATCH_LABEL};
+use crate::api::capi::{self, Cluster, Machine, WATCH_LABEL};
 use crate::api::ipam::InClusterIPPool;
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, ProxmoxMachineSpec, SECRET_FINALIZER};
 use crate::connections::{Connections, Source};
@@ -31,6 +31,8 @@ use crate::hypervisor::ObjectKey;
 pub(super) type ClusterGuard = DeserializeGuard<ProxmoxCluster>;
 /// A ProxmoxMachine, or why it cannot be read.
 pub(super) type MachineGuard = DeserializeGuard<ProxmoxMachine>;
+/// A Machine without all that it is not asked for.
+pub(super) type OwnerMeta = PartialObjectMeta<Machine>;
 /// A Secret without its data.
 pub(super) type SecretMeta = PartialObjectMeta<Secret>;
 
@@ -41,6 +43,8 @@ pub(super) struct Watches {
     pub(super) clusters: Store<ClusterGuard>,
     /// ProxmoxMachines, with nothing but metadata and node.
     pub(super) machines: Store<MachineGuard>,
+    /// Machines, with nothing but their labels.
+    pub(super) owners: Store<OwnerMeta>,
     /// Secrets that some ProxmoxCluster holds.
     pub(super) held: Held,
 }
@@ -97,6 +101,11 @@ pub(super) fn watches(
             .default_backoff()
             .modify(prune)
             .reflect(writer);
+    let (owners, writer) = store();
+    let lead_events = watcher(api::<OwnerMeta>(client, namespace), watcher::Config::default())
+        .default_backoff()
+        .modify(keep_labels)
+        .reflect(writer);
     let held = Held::default();
     let noted = held.clone();
     let secret_events =
@@ -104,7 +113,7 @@ pub(super) fn watches(
     let owner_events = watch::<DeserializeGuard<Cluster>>(client, namespace);
     let pool_events = watch::<DeserializeGuard<InClusterIPPool>>(client, namespace);
 
-    let (of_machine, of_secret) = (clusters.clone(), clusters.clone());
+    let (of_machine, of_lead, of_secret) = (clusters.clone(), clusters.clone(), clusters.clone());
     let of_change = clusters.clone();
     let credential_changes = connections.changes().flat_map(move |change| {
         stream::iter(find(&of_change, |cluster| change.concerns(&Source::of(cluster))))
@@ -115,12 +124,15 @@ pub(super) fn watches(
         .watches_stream(changes(machine_events, machine_print), move |machine| {
             find(&of_machine, |cluster| has_machine(cluster, machine.meta()))
         })
+        .watches_stream(changes(lead_events, role_print), move |machine| {
+            find(&of_lead, |cluster| has_machine(cluster, machine.meta()))
+        })
         .watches_stream(changes(pool_events, pool_print), |pool| controller_of(pool.meta()))
         .watches_stream(changes(secret_events, secret_print), move |secret| {
             let secret = key(&secret.metadata);
             find(&of_secret, |cluster| credentials(cluster).as_ref() == Some(&secret))
         });
-    Watches { controller, clusters, machines, held }
+    Watches { controller, clusters, machines, owners, held }
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -193,6 +205,19 @@ fn prune(machine: &mut MachineGuard) {
     machine.meta_mut().managed_fields = None;
 }
 
+/// Keeps of a Machine what is asked of it.
+fn keep_labels(machine: &mut OwnerMeta) {
+    let metadata = std::mem::take(&mut machine.metadata);
+    machine.metadata = ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        labels: metadata.labels,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    };
+}
+
 /// Status is written by the controller itself, and does not start another pass.
 fn infra_print(cluster: &ClusterGuard) -> impl PartialEq + Send + use<> {
     let meta = cluster.meta();
@@ -211,6 +236,12 @@ fn machine_print(machine: &MachineGuard) -> impl PartialEq + Send + use<> {
         capi::cluster_name(meta).map(ToOwned::to_owned),
         capi::is_control_plane(meta),
     )
+}
+
+/// Cluster and role; the role of a machine is looked for at its Machine too.
+fn role_print(machine: &OwnerMeta) -> impl PartialEq + Send + use<> {
+    let cluster = capi::cluster_name(&machine.metadata).map(ToOwned::to_owned);
+    (cluster, capi::is_control_plane(&machine.metadata))
 }
 
 fn cluster_print(cluster: &DeserializeGuard<Cluster>) -> impl PartialEq + Send + use<> {
