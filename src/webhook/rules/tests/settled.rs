@@ -280,3 +280,49 @@ fn a_template_whose_machines_have_a_fault_is_accepted_with_a_warning() {
         verdict => panic!("{verdict:?}"),
     }
 }
+
+#[test]
+fn machine_specs_that_a_cluster_carries_are_warned_of_with_their_field_when_they_come_in() {
+    let bad = networked(&json!({"name": "eth1"}), &json!([]));
+    let worse = machine(&json!({"default": {"bridge": "vmbr0", "mtu": 5}}));
+    let good = networked(&json!({}), &json!([]));
+    let carrying = |specs: Value| {
+        merged(&cluster("10.0.0.9", &[], &[]), &json!({"cloneSpec": {"machineSpec": specs}}))
+    };
+    let sound = carrying(json!({"controlPlane": good}));
+    let one = carrying(json!({"controlPlane": good, "workerNode": bad}));
+    let both = carrying(json!({"controlPlane": worse, "workerNode": bad}));
+    let worker = "cloneSpec.machineSpec.workerNode.network.additionalDevices.0.name: Invalid value: \
+                  \"eth1\"";
+    let leader = "cloneSpec.machineSpec.controlPlane.network.default.mtu: Invalid value: 5";
+    for (what, new, old, expected) in [
+        ("nothing wrong", &sound, None, vec![]),
+        ("made with it", &one, None, vec![worker]),
+        ("made with two", &both, None, vec![leader, worker]),
+        ("as it was", &one, Some(&one), vec![]),
+        ("another comes in", &both, Some(&one), vec![leader]),
+        ("comes in", &one, Some(&sound), vec![worker]),
+        ("mended", &sound, Some(&both), vec![]),
+    ] {
+        let class = json!({"ownerReferences": [{
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "ClusterClass", "name": "c", "uid": "u",
+        }]});
+        for (kind, below) in
+            [(Kind::ProxmoxCluster, "spec."), (Kind::ProxmoxClusterTemplate, "spec.template.spec.")]
+        {
+            let made = |spec: &Value| match kind {
+                Kind::ProxmoxCluster => object(kind, spec),
+                _ => template(kind, spec, &class),
+            };
+            let doubts = match judge(kind, &made(new), old.map(made).as_ref()) {
+                Verdict::Accepted => vec![],
+                Verdict::Doubted(doubts) => doubts,
+                verdict => panic!("{what}: {verdict:?}"),
+            };
+            assert_eq!(doubts.len(), expected.len(), "{what}: {doubts:?}");
+            for (doubt, expected) in doubts.iter().zip(&expected) {
+                assert!(doubt.contains(&format!("{below}{expected}")), "{what}: {doubt}");
+            }
+        }
+    }
+}
