@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,7 @@ use watches::{ClusterGuard, Held, MachineGuard, OwnerMeta, Watches, watches};
 
 use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
+use crate::events::Recorder;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
 

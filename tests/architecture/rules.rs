@@ -25,6 +25,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "ids" | "seen" | "fault" | "api" | "pve" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" | "preflight" => &[VOCABULARY, &["pve"]],
+        "events" => &[],
         "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
         "cluster" | "machine" | "connection" | "embedded_ipam" => &[
             VOCABULARY,
@@ -37,6 +38,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "hypervisor",
                 "preflight",
                 "connections",
+                "events",
             ],
         ],
         "check" => {

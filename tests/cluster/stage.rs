@@ -252,8 +252,8 @@ impl Stage {
         self.machine(name, node, false).await;
         let reference = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
             "name": name, "uid": owner.uid().unwrap()});
-        let owned = json!({"metadata": {"ownerReferences": [reference]}});
-        self.merge(&self.api::<ProxmoxMachine>(), name, owned).await;
+        let change = json!({"metadata": {"ownerReferences": [reference]}});
+        self.merge(&self.api::<ProxmoxMachine>(), name, change).await;
     }
 }
 
