@@ -283,8 +283,7 @@ async fn report(
     if let Some(patch) = patch {
         match act::write_status(&desk.client, cluster, &patch).await? {
             Outcome::Done => {
-                let notice = report::notice(cluster.status.as_ref(), &status.conditions);
-                if let Some(notice) = notice {
+                for notice in report::notices(cluster.status.as_ref(), &status.conditions) {
                     info!(reason = notice.reason, message = notice.note, "state changed");
                     publish(desk, &cluster.object_ref(&()), notice).await;
                 }

@@ -83,7 +83,17 @@ pub(super) async fn surroundings(
     let is_any_claim_answered =
         is_any_silent && is_any_claim_answered(&desk.client, cluster, cluster_name).await;
     let insecure = desk.connections.insecure(cluster);
-    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox, insecure }
+    let passed_over = desk.connections.passed_over(cluster);
+    Surroundings {
+        secret,
+        abandoned,
+        pools,
+        is_any_claim_answered,
+        machines,
+        proxmox,
+        insecure,
+        passed_over,
+    }
 }
 
 /// All that is left of a cluster that is being deleted.
