@@ -146,6 +146,7 @@ impl Pass<'_> {
                 self.confirm_absence(&seen);
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
+                self.leave_out_other_clusters().await;
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -218,8 +219,8 @@ impl Pass<'_> {
         self.facts.connection = Some(connected.as_ref().map(|_| ()).map_err(Clone::clone));
         if let Ok(endpoint) = connected {
             self.adopt(&endpoint).await;
-            self.leave_out_other_clusters(&endpoint).await;
             self.endpoint = Some(endpoint);
+            self.leave_out_other_clusters().await;
         }
     }
 

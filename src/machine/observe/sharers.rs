@@ -1,16 +1,14 @@
 //! Other machines that record the VMID of this one.
 //!
 //! Those of another Proxmox cluster have nothing to do with it. That it is another is proven by what both
-//! list under the number, not by the addresses, of which one Proxmox cluster has many.
-
-use std::sync::Arc;
+//! have under the number, not by the addresses, of which one Proxmox cluster has many.
 
 use kube::ResourceExt;
 
 use super::super::pass::Pass;
 use super::super::stores::Stores;
 use crate::api::ProxmoxMachine;
-use crate::hypervisor::{Endpoint, View};
+use crate::hypervisor::View;
 use crate::ids::VmId;
 
 /// Other machines that record the VMID of this one, in whichever Proxmox cluster.
@@ -24,23 +22,25 @@ pub(super) fn all(stores: &Stores, machine: &ProxmoxMachine) -> Vec<ProxmoxMachi
 }
 
 impl Pass<'_> {
-    /// Counts only machines that may have their VM here, once the endpoint is known. Asks nobody.
-    pub(super) async fn leave_out_other_clusters(&mut self, endpoint: &Arc<Endpoint>) {
+    /// Counts only machines that may have their VM here, once it is known what has the number here. Asks
+    /// nobody.
+    pub(super) async fn leave_out_other_clusters(&mut self) {
         let going = self.facts.machine.metadata.deletion_timestamp.is_some();
-        let (true, true, Some(vmid)) = (going, self.facts.vmid_shared, self.facts.vmid()) else {
+        let (true, Some(endpoint), Some(vmid)) =
+            (going && self.facts.vmid_shared, &self.endpoint, self.facts.vmid())
+        else {
             return;
         };
-        let here = endpoint.held_view().await;
+        let here = self.facts.vm().and_then(|vm| vm.config.name()).map(str::to_owned);
         let mut shared = false;
         for other in all(&self.shared.stores, &self.facts.machine) {
             let name = other.name_any();
             let infra = super::gather(&self.shared.stores, other).infra;
             let known = infra.and_then(|infra| self.shared.connections.known(&infra));
+            let known = known.filter(|known| !known.is_same_proxmox(&endpoint.shared_ledger()));
             let there = match known {
-                Some(known) if !known.is_same_proxmox(&endpoint.shared_ledger()) => {
-                    known.held_view().await
-                }
-                _ => None,
+                Some(known) => known.held_view().await,
+                None => None,
             };
             shared |= match (&here, there) {
                 (Some(here), Some(there)) => !is_elsewhere(vmid, &name, here, &there),
@@ -52,13 +52,10 @@ impl Pass<'_> {
 }
 
 /// Whether the VM of another machine is certainly one of another Proxmox cluster: listed there under
-/// the machine's name, while here something of another name has the number.
-fn is_elsewhere(vmid: VmId, machine: &str, here: &View, there: &View) -> bool {
-    let name = |view: &View| view.guests.get(&vmid).and_then(|guest| guest.name.clone());
-    match (name(here), name(there)) {
-        (Some(here), Some(there)) => there == machine && here != machine,
-        _ => false,
-    }
+/// the machine's name, while the VM that has the number here has another.
+fn is_elsewhere(vmid: VmId, machine: &str, here: &str, there: &View) -> bool {
+    let listed = there.guests.get(&vmid).and_then(|guest| guest.name.as_deref());
+    listed == Some(machine) && here != machine
 }
 
 #[cfg(test)]
@@ -77,19 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_a_machine_of_another_proxmox_has_too_does_not_keep_a_seed() {
+    fn a_machine_is_elsewhere_when_its_vm_is_listed_there_and_another_has_the_number_here() {
         let vmid = VmId::try_from(105).unwrap();
         let nothing = View::new(Instant::now(), vec![]);
         for (what, here, there, expected) in [
-            ("two VMs", lists(Some("else")), lists(Some("w-9")), true),
-            ("one VM by two addresses", lists(Some("w-9")), lists(Some("w-9")), false),
-            ("its VM was renamed", lists(Some("else")), lists(Some("else")), false),
-            ("no name yet there", lists(Some("else")), lists(None), false),
-            ("no name yet here", lists(None), lists(Some("w-9")), false),
-            ("not listed there", lists(Some("else")), nothing.clone(), false),
-            ("not listed here", nothing, lists(Some("w-9")), false),
+            ("two VMs", "else", lists(Some("w-9")), true),
+            ("one VM by two addresses", "w-9", lists(Some("w-9")), false),
+            ("its VM was renamed", "else", lists(Some("else")), false),
+            ("no name yet there", "else", lists(None), false),
+            ("not listed there", "else", nothing, false),
         ] {
-            assert_eq!(is_elsewhere(vmid, "w-9", &here, &there), expected, "{what}");
+            assert_eq!(is_elsewhere(vmid, "w-9", here, &there), expected, "{what}");
         }
     }
 }
