@@ -2,13 +2,14 @@
 //! definitions. So it is where only the image of capmox's Deployment was changed.
 //!
 //! Told once, at the start, in the log and as metrics; nothing is kept from starting by it. Of what is
-//! not known, such as rights that an authorizer does not list, nothing is said.
+//! not known nothing is said.
 
 use std::collections::BTreeSet;
 
 use axum::http::Request;
 use k8s_openapi::api::authorization::v1::{
-    ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
 };
 use kube::api::{Api, PostParams};
 use kube::core::ObjectMeta;
@@ -22,9 +23,8 @@ use crate::api::{GROUP, ProxmoxConnection, VERSION, crd};
 
 /// Looks, and tells of all that is missing.
 pub(super) async fn tell(client: &Client, namespace: &str, metrics: &Metrics) {
-    match rights(client, namespace).await {
-        Ok(Some(rules)) => tell_of_rights(&missing_rights(&rules), metrics),
-        Ok(None) => debug!("the API server does not list all rights of this manager"),
+    match lacking_rights(client, namespace).await {
+        Ok(missing) => tell_of_rights(&missing, metrics),
         Err(error) => debug!(%error, "the rights of this manager are not known"),
     }
     match served(client, GROUP, VERSION).await {
@@ -69,16 +69,61 @@ fn tell_of_fields(missing: &[(String, Vec<String>)], metrics: &Metrics) {
     }
 }
 
-/// What the manager may do in a namespace; `None` where that is not all that it may do.
-async fn rights(client: &Client, namespace: &str) -> kube::Result<Option<Vec<ResourceRule>>> {
+/// What the manager may not do in a namespace. Not every authorizer lists what it gives, so what is not
+/// listed is asked for.
+async fn lacking_rights(client: &Client, namespace: &str) -> kube::Result<Vec<Missing>> {
     let review = SelfSubjectRulesReview {
         metadata: ObjectMeta::default(),
         spec: SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) },
         status: None,
     };
     let reviewed = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    let complete = reviewed.status.filter(|status| !status.incomplete);
-    Ok(complete.map(|status| status.resource_rules))
+    let rules = reviewed.status.map(|status| status.resource_rules).unwrap_or_default();
+    let mut missing = Vec::new();
+    for mut candidate in missing_rights(&rules) {
+        let mut verbs = Vec::new();
+        for verb in candidate.verbs {
+            if !may(client, namespace, candidate.grant.group, candidate.resource, verb).await? {
+                verbs.push(verb);
+            }
+        }
+        candidate.verbs = verbs;
+        if !candidate.verbs.is_empty() {
+            missing.push(candidate);
+        }
+    }
+    Ok(missing)
+}
+
+async fn may(
+    client: &Client,
+    namespace: &str,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> kube::Result<bool> {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+        None => (resource, None),
+    };
+    let asked = ResourceAttributes {
+        namespace: Some(namespace.to_owned()),
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource,
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let review = SelfSubjectAccessReview {
+        metadata: ObjectMeta::default(),
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(asked),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        status: None,
+    };
+    let reviewed = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(reviewed.status.is_some_and(|status| status.allowed))
 }
 
 /// The schemas that the API server serves for a version of a group.

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::ListParams;
 use pve_fake::Fake;
 use serde_json::{Value, json};
-use testbed::{Options, World, crds};
+use testbed::{Options, World, apply, crds};
 use tokio_util::sync::CancellationToken;
 
 use crate::capmox_crds;
@@ -49,6 +49,31 @@ fn role() -> Value {
     })
 }
 
+/// capmox's `capmox-leader-election-role` and its binding.
+async fn lead(site: &Site) -> Result<()> {
+    let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    let rbac = "rbac.authorization.k8s.io";
+    let role = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "Role",
+        "metadata": {"name": "capmox-leader-election-role"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": all},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": all},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        ],
+    });
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "capmox-leader-election-rolebinding"},
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "capmox-leader-election-role"},
+        "subjects": [{"kind": "ServiceAccount", "name": "manager", "namespace": site.namespace}],
+    });
+    for object in [role, binding] {
+        apply::apply(&site.client, &object, &site.namespace).await?;
+    }
+    Ok(())
+}
+
 /// An API server with Cluster API's definitions, the pools', and capmox's own; none of ours.
 async fn world() -> Result<&'static World> {
     let world = World::start(Options { crds: false, ..Options::default() }).await?;
@@ -77,6 +102,9 @@ fn capmoxs_deployment_with_the_image_alone_changed_serves_machines_and_says_what
         };
         let gate = Arc::new(Gate::default());
         let mut site = Site::make_in(world().await?, "swapped", role(), proxmox, gate).await?;
+        lead(&site).await?;
+        site.argue("--leader-elect".to_owned());
+        site.argue(format!("--leader-election-namespace={}", site.namespace));
         site.serve_metrics();
         site.start_manager()?;
         site.make_cluster().await?;
