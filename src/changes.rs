@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, future, stream};
 use kube::Resource;
 use kube::runtime::watcher::{self, Event};
+use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
@@ -27,9 +28,9 @@ pub fn changes<K, P>(
 ) -> impl Stream<Item = watcher::Result<K>> + Send
 where
     K: Resource<DynamicType = ()> + Send,
-    P: PartialEq + Send,
+    P: Serialize,
 {
-    let mut last: HashMap<Identity, P> = HashMap::new();
+    let mut last: HashMap<Identity, u64> = HashMap::new();
     let mut listed: HashSet<Identity> = HashSet::new();
     events.filter_map(move |event| {
         future::ready(match event {
@@ -61,26 +62,25 @@ where
 }
 
 fn news<K, P>(
-    last: &mut HashMap<Identity, P>,
+    last: &mut HashMap<Identity, u64>,
     object: K,
     print: impl Fn(&K) -> P,
 ) -> Option<watcher::Result<K>>
 where
     K: Resource<DynamicType = ()>,
-    P: PartialEq,
+    P: Serialize,
 {
-    let new = print(&object);
-    match last.entry(identity(&object)) {
-        std::collections::hash_map::Entry::Occupied(old) if *old.get() == new => None,
-        std::collections::hash_map::Entry::Occupied(mut old) => {
-            old.insert(new);
-            Some(Ok(object))
-        }
-        std::collections::hash_map::Entry::Vacant(place) => {
-            place.insert(new);
-            Some(Ok(object))
-        }
-    }
+    // What cannot be written down counts as changed.
+    let Some(new) = digest(&print(&object)) else { return Some(Ok(object)) };
+    let old = last.insert(identity(&object), new);
+    (old != Some(new)).then_some(Ok(object))
+}
+
+/// Kept instead of the print itself, of which there may be thousands.
+fn digest(print: &impl Serialize) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_vec(print).ok()?.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 fn identity<K: Resource>(object: &K) -> Identity {

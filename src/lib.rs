@@ -6,7 +6,7 @@
 //! * pure libraries: [`bootstrap`], [`placement`], [`ipam`]
 //! * Proxmox: [`pve`] and [`hypervisor`], which know nothing of Kubernetes
 //! * [`preflight`], what the provider may have to be allowed
-//! * [`connections`], from credentials to endpoints
+//! * [`connections`], from credentials to endpoints; [`events`], what people read of a controller
 //! * controllers, each observe → decide → act → report: [`cluster`], [`machine`],
 //!   [`connection`], [`embedded_ipam`]
 //! * [`check`], the preflight: whether a Proxmox is as the provider needs it
@@ -22,6 +22,7 @@ pub mod cluster;
 pub mod connection;
 pub mod connections;
 pub mod embedded_ipam;
+pub mod events;
 pub mod fault;
 pub mod hypervisor;
 pub mod ids;

@@ -177,6 +177,12 @@ pub fn is_control_plane(meta: &ObjectMeta) -> bool {
     label(meta, CONTROL_PLANE_LABEL).is_some()
 }
 
+/// Whether a machine is one of the control plane, by its Machine, which alone carries the label where
+/// people wrote the objects, or by its own label.
+pub fn is_of_control_plane(own: &ObjectMeta, owner: Option<&ObjectMeta>) -> bool {
+    owner.is_some_and(is_control_plane) || is_control_plane(own)
+}
+
 /// Whether nothing may be changed for an object: it, or the cluster it belongs to, is paused.
 pub fn is_paused(meta: &ObjectMeta, cluster: Option<&Cluster>) -> bool {
     has(meta.annotations.as_ref(), PAUSED_ANNOTATION)

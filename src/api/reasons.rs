@@ -17,6 +17,12 @@ pub const CERTIFICATE_CHECKED: &str = "CertificateChecked";
 /// Any certificate of Proxmox is believed. An addition.
 pub const CERTIFICATE_NOT_CHECKED: &str = "CertificateNotChecked";
 
+/// Condition of a ProxmoxCluster, there only when it is False, and only of one that capmox served before:
+/// whether the manager's own credentials are used, as there. `Ready` does not depend on it. An addition.
+pub const MANAGER_CREDENTIALS_USED: &str = "ManagerCredentialsUsed";
+/// Those of `spec.credentialsRef` are used, where capmox used others, of the manager. An addition.
+pub const CREDENTIALS_REF_USED: &str = "CredentialsRefUsed";
+
 /// The cluster's infrastructure is not ready, as Cluster API sees it.
 pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
 /// The Machine has no bootstrap data yet.

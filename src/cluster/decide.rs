@@ -132,6 +132,7 @@ pub(super) fn live(
         pools: Some(existing_pools(&around.pools)),
         locations: locations(cluster, around),
         insecure: around.insecure.clone(),
+        passed_over: around.passed_over.clone(),
     }
 }
 

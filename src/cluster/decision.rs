@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use crate::api::NodeLocations;
 use crate::api::ipam::InClusterIPPool;
+use crate::connections::PassedOver;
 use crate::fault::Fault;
 use crate::hypervisor::ObjectKey;
+use crate::seen::Seen;
 
 /// How a ProxmoxCluster is gone about, from the object and its owner alone.
 #[derive(Debug, Clone)]
@@ -35,12 +37,17 @@ pub(super) struct Decision {
     pub(super) locations: Option<NodeLocations>,
     /// How to have the certificate of Proxmox checked, when any is believed.
     pub(super) insecure: Option<String>,
+    /// The manager's own credentials, where capmox would use them instead of the cluster's; Unknown
+    /// leaves the status as it is.
+    pub(super) passed_over: Seen<PassedOver>,
 }
 
 impl Decision {
     /// Nothing to do, and nothing new but `standing`.
     pub(super) fn standing(standing: Standing) -> Self {
-        Self { steps: Vec::new(), standing, pools: None, locations: None, insecure: None }
+        let passed_over = Seen::Unknown("not looked at".to_owned());
+        let steps = Vec::new();
+        Self { steps, standing, pools: None, locations: None, insecure: None, passed_over }
     }
 
     /// One thing to do.

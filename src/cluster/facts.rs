@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::ProxmoxCluster;
 use crate::api::capi::Cluster;
 use crate::api::ipam::InClusterIPPool;
-use crate::connections::Source;
+use crate::connections::{PassedOver, Source};
 use crate::fault::Fault;
 use crate::hypervisor::ObjectKey;
 use crate::seen::Seen;
@@ -133,6 +133,8 @@ pub(super) struct Surroundings {
     pub(super) proxmox: Result<String, Fault>,
     /// How to have the certificate of Proxmox checked, when any is believed.
     pub(super) insecure: Option<String>,
+    /// The manager's own credentials, where capmox would use them instead of the cluster's.
+    pub(super) passed_over: Seen<PassedOver>,
 }
 
 /// What is left of a cluster that is being deleted.

@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::Action;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource};
 use tokio_util::sync::CancellationToken;
@@ -32,10 +32,11 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use act::Outcome;
 use decision::{Approach, Decision, Remainder, Standing, Step, Target, Trouble, Wake};
 use facts::{PoolFact, Surroundings};
-use watches::{ClusterGuard, Held, MachineGuard, Watches, watches};
+use watches::{ClusterGuard, Held, MachineGuard, OwnerMeta, Watches, watches};
 
 use crate::api::{ProxmoxCluster, conditions, reasons};
 use crate::connections::Connections;
+use crate::events::Recorder;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::ObjectKey;
 
@@ -68,12 +69,13 @@ pub struct Context {
 /// Runs until `shutdown`, and until the passes under way have ended.
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, namespace, watch_filter, concurrency } = context;
-    let Watches { controller, clusters, machines, held } =
+    let Watches { controller, clusters, machines, owners, held } =
         watches(&client, &connections, namespace.as_deref(), watch_filter.as_deref(), concurrency);
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
     let alone = Mutex::default();
-    let desk = Arc::new(Desk { client, connections, recorder, clusters, machines, held, alone });
+    let desk = Desk { client, connections, recorder, clusters, machines, owners, held, alone };
+    let desk = Arc::new(desk);
     // kube's controller does not end before its first list; until then it has nothing in hand.
     let listed = controller.store();
     let asked = shutdown.clone();
@@ -106,6 +108,7 @@ struct Desk {
     recorder: Recorder,
     clusters: Store<ClusterGuard>,
     machines: Store<MachineGuard>,
+    owners: Store<OwnerMeta>,
     held: Held,
     /// Since when clusters on their way out have nothing left but pools and Secrets. It may be lost:
     /// then it counts from anew.
@@ -280,8 +283,7 @@ async fn report(
     if let Some(patch) = patch {
         match act::write_status(&desk.client, cluster, &patch).await? {
             Outcome::Done => {
-                let notice = report::notice(cluster.status.as_ref(), &status.conditions);
-                if let Some(notice) = notice {
+                for notice in report::notices(cluster.status.as_ref(), &status.conditions) {
                     info!(reason = notice.reason, message = notice.note, "state changed");
                     publish(desk, &cluster.object_ref(&()), notice).await;
                 }

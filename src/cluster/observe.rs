@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -30,7 +32,7 @@ use crate::hypervisor::ObjectKey;
 use crate::ipam::{Family, desired_pools, pool_name};
 use crate::seen::Seen;
 
-/// The watch of machines begins with a list, which is there within a moment unless the apiserver
+/// The watches of machines begin with a list, which is there within a moment unless the apiserver
 /// is busy; without it node locations stay as they are.
 const MACHINES_LISTED: Duration = Duration::from_secs(10);
 
@@ -81,7 +83,17 @@ pub(super) async fn surroundings(
     let is_any_claim_answered =
         is_any_silent && is_any_claim_answered(&desk.client, cluster, cluster_name).await;
     let insecure = desk.connections.insecure(cluster);
-    Surroundings { secret, abandoned, pools, is_any_claim_answered, machines, proxmox, insecure }
+    let passed_over = desk.connections.passed_over(cluster);
+    Surroundings {
+        secret,
+        abandoned,
+        pools,
+        is_any_claim_answered,
+        machines,
+        proxmox,
+        insecure,
+        passed_over,
+    }
 }
 
 /// All that is left of a cluster that is being deleted.
@@ -194,23 +206,33 @@ async fn machines(
     cluster: &ProxmoxCluster,
     cluster_name: &str,
 ) -> Seen<Vec<MachineFact>> {
-    if !matches!(timeout(MACHINES_LISTED, desk.machines.wait_until_ready()).await, Ok(Ok(()))) {
-        return Seen::Unknown("the ProxmoxMachines are not listed yet".to_owned());
+    let listed = async {
+        tokio::try_join!(desk.machines.wait_until_ready(), desk.owners.wait_until_ready())
+    };
+    if !matches!(timeout(MACHINES_LISTED, listed).await, Ok(Ok(_))) {
+        return Seen::Unknown("the machines are not listed yet".to_owned());
     }
     let namespace = cluster.metadata.namespace.as_deref();
     let machines = desk.machines.state_filter(|machine| {
         machine.meta().namespace.as_deref() == namespace
             && capi::cluster_name(machine.meta()) == Some(cluster_name)
     });
-    Seen::Present(machines.iter().map(|machine| machine_fact(machine)).collect())
+    let owner = |machine: &MachineGuard| {
+        let reference = capi::owner(machine.meta(), "Machine")?;
+        desk.owners.get(&ObjectRef::new(&reference.name).within(namespace?))
+    };
+    let fact = |machine: &MachineGuard| {
+        machine_fact(machine, owner(machine).as_ref().map(|owner| &owner.metadata))
+    };
+    Seen::Present(machines.iter().map(|machine| fact(machine)).collect())
 }
 
-fn machine_fact(machine: &MachineGuard) -> MachineFact {
+fn machine_fact(machine: &MachineGuard, owner: Option<&ObjectMeta>) -> MachineFact {
     let status = machine.0.as_ref().ok().and_then(|machine| machine.status.as_ref());
     MachineFact {
         name: machine.name_any(),
         node: status.and_then(|status| status.proxmox_node.clone()).filter(|node| !node.is_empty()),
-        is_control_plane: capi::is_control_plane(machine.meta()),
+        is_control_plane: capi::is_of_control_plane(machine.meta(), owner),
     }
 }
 

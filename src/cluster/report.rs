@@ -14,8 +14,9 @@ use crate::api::{
     FailureDomain, FailureDomainStatus, NodeLocations, ObjectName, ProxmoxCluster,
     ProxmoxClusterStatus, merge_patch, reasons,
 };
-use crate::connections::Source;
+use crate::connections::{PassedOver, Source};
 use crate::hypervisor::ObjectKey;
+use crate::seen::Seen;
 
 /// Machines that are named in a message; of more, the number is told.
 const NAMED: usize = 5;
@@ -50,7 +51,9 @@ pub(super) fn status(
     status.v1beta2 = Some(V1Beta2Conditions { conditions: v1beta2 });
     status.conditions = conditions::v1beta1(&status.conditions, &wanted, now);
     if matches!(decision.standing, Standing::Live(_)) {
-        status.credentials = Some(Source::of(cluster).in_use());
+        if tell_of_credentials(cluster, &mut status, &decision.passed_over, now) {
+            status.credentials = Some(Source::of(cluster).in_use());
+        }
         status.failure_domains = failure_domains(cluster);
         warn_of_certificate(&mut status, decision.insecure.as_deref(), generation, now);
     }
@@ -92,6 +95,41 @@ fn warn_of_certificate(
     let v1beta2 = status.v1beta2.get_or_insert_default();
     conditions::beside(&mut status.conditions, type_, state.as_ref(), now);
     conditions::beside_v1beta2(&mut v1beta2.conditions, type_, state.as_ref(), generation, now);
+}
+
+/// Where capmox used other credentials, which it takes before those of `spec.credentialsRef`. A cluster
+/// that it never served surprises nobody, and is left alone. False while that is not known of one whose
+/// status is still capmox's.
+fn tell_of_credentials(
+    cluster: &ProxmoxCluster,
+    status: &mut ProxmoxClusterStatus,
+    passed_over: &Seen<PassedOver>,
+    now: Timestamp,
+) -> bool {
+    let type_ = reasons::MANAGER_CREDENTIALS_USED;
+    let old = cluster.status.as_ref();
+    let is_told = old.is_some_and(|old| conditions::find(&old.conditions, type_).is_some());
+    // Whoever makes a status here says in it which credentials are used.
+    let was_served = |old: &ProxmoxClusterStatus| old.ready || !old.conditions.is_empty();
+    let is_new_here = old.is_some_and(|old| old.credentials.is_none() && was_served(old));
+    let state = match passed_over {
+        Seen::Unknown(_) => return !is_new_here,
+        Seen::Present(PassedOver { used, own }) if is_told || is_new_here => {
+            let text = format!(
+                "{} ({used}) of spec.credentialsRef is used; the manager's own credentials ({own}), which \
+                 capmox took first, are not. If the VMs of this cluster are where those lead, take \
+                 spec.credentialsRef out of this ProxmoxCluster; else nothing is to be done",
+                Source::of(cluster)
+            );
+            Some(State::waiting(reasons::CREDENTIALS_REF_USED, text))
+        }
+        Seen::Present(_) | Seen::Absent => None,
+    };
+    let generation = cluster.metadata.generation;
+    let v1beta2 = status.v1beta2.get_or_insert_default();
+    conditions::beside(&mut status.conditions, type_, state.as_ref(), now);
+    conditions::beside_v1beta2(&mut v1beta2.conditions, type_, state.as_ref(), generation, now);
+    true
 }
 
 /// Other failures stay; nobody here sets any.
@@ -138,9 +176,23 @@ pub(super) struct Notice {
     pub(super) note: String,
 }
 
+/// The events that a change of status is worth.
+pub(super) fn notices(old: Option<&ProxmoxClusterStatus>, new: &[Condition]) -> Vec<Notice> {
+    let before = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let other = conditions::changed(before, new)
+        .into_iter()
+        .find(|one| one.type_ == reasons::MANAGER_CREDENTIALS_USED);
+    let other = other.map(|one| Notice {
+        is_warning: true,
+        reason: reasons::CREDENTIALS_REF_USED.to_owned(),
+        note: one.message.clone().unwrap_or_default(),
+    });
+    notice(old, new).into_iter().chain(other).collect()
+}
+
 /// The event that a change of status is worth, if any. What every cluster passes through in its
 /// first moments is not worth one.
-pub(super) fn notice(old: Option<&ProxmoxClusterStatus>, new: &[Condition]) -> Option<Notice> {
+fn notice(old: Option<&ProxmoxClusterStatus>, new: &[Condition]) -> Option<Notice> {
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let changed = conditions::changed(old, new);
     let condition = changed.into_iter().find(|one| one.type_ == reasons::CLUSTER_READY)?;

@@ -18,10 +18,11 @@ use kube::runtime::controller::{Config, Controller};
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::facts::{credentials, has_finalizer, key};
-use crate::api::capi::{self, Cluster, WATCH_LABEL};
+use crate::api::capi::{self, Cluster, Machine, WATCH_LABEL};
 use crate::api::ipam::InClusterIPPool;
 use crate::api::{GROUP, ProxmoxCluster, ProxmoxMachine, ProxmoxMachineSpec, SECRET_FINALIZER};
 use crate::changes::{changes, paced};
@@ -32,6 +33,8 @@ use crate::hypervisor::ObjectKey;
 pub(super) type ClusterGuard = DeserializeGuard<ProxmoxCluster>;
 /// A ProxmoxMachine, or why it cannot be read.
 pub(super) type MachineGuard = DeserializeGuard<ProxmoxMachine>;
+/// A Machine without all that it is not asked for.
+pub(super) type OwnerMeta = PartialObjectMeta<Machine>;
 /// A Secret without its data.
 pub(super) type SecretMeta = PartialObjectMeta<Secret>;
 
@@ -45,6 +48,8 @@ pub(super) struct Watches {
     pub(super) clusters: Store<ClusterGuard>,
     /// ProxmoxMachines, with nothing but metadata and node.
     pub(super) machines: Store<MachineGuard>,
+    /// Machines, with nothing but their labels.
+    pub(super) owners: Store<OwnerMeta>,
     /// Secrets that some ProxmoxCluster holds.
     pub(super) held: Held,
 }
@@ -101,6 +106,11 @@ pub(super) fn watches(
             .default_backoff()
             .modify(prune)
             .reflect(writer);
+    let (owners, writer) = store();
+    let lead_events = watcher(api::<OwnerMeta>(client, namespace), watcher::Config::default())
+        .default_backoff()
+        .modify(keep_labels)
+        .reflect(writer);
     let held = Held::default();
     let noted = held.clone();
     let secret_events =
@@ -108,28 +118,30 @@ pub(super) fn watches(
     let owner_events = watch::<DeserializeGuard<Cluster>>(client, namespace);
     let pool_events = watch::<DeserializeGuard<InClusterIPPool>>(client, namespace);
 
-    let (of_machine, of_secret) = (clusters.clone(), clusters.clone());
+    let (of_machine, of_lead, of_secret) = (clusters.clone(), clusters.clone(), clusters.clone());
     let of_change = clusters.clone();
     let credential_changes = connections.changes().flat_map(move |change| {
         stream::iter(find(&of_change, |cluster| change.concerns(&Source::of(cluster))))
     });
-    let machine_changes = changes(machine_events, machine_print).flat_map(move |machine| {
-        let machine = machine.ok();
-        let concerns = |cluster: &ProxmoxCluster| {
-            machine.as_ref().is_some_and(|machine| has_machine(cluster, machine.meta()))
-        };
-        stream::iter(find(&of_machine, concerns))
-    });
+    let clusters_of = |clusters: &Store<ClusterGuard>, machine: &ObjectMeta| {
+        stream::iter(find(clusters, |cluster| has_machine(cluster, machine)))
+    };
+    let machine_changes = changes(machine_events, machine_print)
+        .filter_map(async |machine| machine.ok())
+        .flat_map(move |machine| clusters_of(&of_machine, machine.meta()));
+    let lead_changes = changes(lead_events, role_print)
+        .filter_map(async |machine| machine.ok())
+        .flat_map(move |machine| clusters_of(&of_lead, machine.meta()));
     let controller = controller
         .reconcile_on(credential_changes)
         .watches_stream(changes(owner_events, cluster_print), |cluster| owned_by(&cluster))
-        .reconcile_on(paced(machine_changes, MACHINES_PAUSE))
+        .reconcile_on(paced(stream::select(machine_changes, lead_changes), MACHINES_PAUSE))
         .watches_stream(changes(pool_events, pool_print), |pool| controller_of(pool.meta()))
         .watches_stream(changes(secret_events, secret_print), move |secret| {
             let secret = key(&secret.metadata);
             find(&of_secret, |cluster| credentials(cluster).as_ref() == Some(&secret))
         });
-    Watches { controller, clusters, machines, held }
+    Watches { controller, clusters, machines, owners, held }
 }
 
 fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -170,8 +182,21 @@ fn prune(machine: &mut MachineGuard) {
     machine.meta_mut().managed_fields = None;
 }
 
+/// Keeps of a Machine what is asked of it.
+fn keep_labels(machine: &mut OwnerMeta) {
+    let metadata = std::mem::take(&mut machine.metadata);
+    machine.metadata = ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        labels: metadata.labels,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
+    };
+}
+
 /// Status is written by the controller itself, and does not start another pass.
-fn infra_print(cluster: &ClusterGuard) -> impl PartialEq + Send + use<> {
+fn infra_print(cluster: &ClusterGuard) -> impl Serialize + use<> {
     let meta = cluster.meta();
     (
         (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some()),
@@ -180,7 +205,7 @@ fn infra_print(cluster: &ClusterGuard) -> impl PartialEq + Send + use<> {
     )
 }
 
-fn machine_print(machine: &MachineGuard) -> impl PartialEq + Send + use<> {
+fn machine_print(machine: &MachineGuard) -> impl Serialize + use<> {
     let status = machine.0.as_ref().ok().and_then(|machine| machine.status.clone());
     let meta = machine.meta();
     (
@@ -190,13 +215,19 @@ fn machine_print(machine: &MachineGuard) -> impl PartialEq + Send + use<> {
     )
 }
 
-fn cluster_print(cluster: &DeserializeGuard<Cluster>) -> impl PartialEq + Send + use<> {
+/// Cluster and role; the role of a machine is looked for at its Machine too.
+fn role_print(machine: &OwnerMeta) -> impl Serialize + use<> {
+    let cluster = capi::cluster_name(&machine.metadata).map(ToOwned::to_owned);
+    (cluster, capi::is_control_plane(&machine.metadata))
+}
+
+fn cluster_print(cluster: &DeserializeGuard<Cluster>) -> impl Serialize + use<> {
     let spec = cluster.0.as_ref().ok().map(|cluster| cluster.spec.clone());
     let meta = cluster.meta();
     (spec, meta.deletion_timestamp.is_some(), meta.annotations.clone())
 }
 
-fn pool_print(pool: &DeserializeGuard<InClusterIPPool>) -> impl PartialEq + Send + use<> {
+fn pool_print(pool: &DeserializeGuard<InClusterIPPool>) -> impl Serialize + use<> {
     let meta = pool.meta();
     let known = pool.0.as_ref().ok();
     let has_status = known.is_some_and(|pool| pool.status.is_some());
@@ -209,7 +240,7 @@ fn pool_print(pool: &DeserializeGuard<InClusterIPPool>) -> impl PartialEq + Send
 }
 
 /// Of a Secret any change may be one of its data, which the metadata do not show.
-fn secret_print(secret: &SecretMeta) -> impl PartialEq + Send + use<> {
+fn secret_print(secret: &SecretMeta) -> impl Serialize + use<> {
     secret.metadata.resource_version.clone()
 }
 

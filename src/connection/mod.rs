@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, future, stream};
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config, Controller};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Reporter};
 use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{PredicateConfig, WatchStreamExt};
@@ -30,6 +31,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::api::{Plain, ProxmoxConnection};
 use crate::connections::{Connections, Source};
+use crate::events::Recorder;
 use crate::fault::Fault;
 use crate::seen::Seen;
 
@@ -40,6 +42,8 @@ const FIELD_MANAGER: &str = "capmox-proxmoxconnection";
 const RETRY: Duration = Duration::from_secs(5);
 /// Pause after a lost race.
 const RETRY_SOON: Duration = Duration::from_secs(1);
+/// Between two looks whether ProxmoxConnections are served and may be listed.
+const INSTALLED: Duration = Duration::from_secs(30);
 /// Between two looks whether kubemox is still there.
 const KUBEMOX: Duration = Duration::from_mins(5);
 
@@ -84,6 +88,9 @@ struct Desk {
 /// Runs until `shutdown`, and until the passes under way have ended.
 pub async fn run(context: Context, shutdown: CancellationToken) {
     let Context { client, connections, writer, concurrency } = context;
+    if shutdown.run_until_cancelled(installed(&client)).await.is_none() {
+        return;
+    }
     let (reader, store_writer) = store();
     let events = watcher(Api::<Guard>::all(client.clone()), watcher::Config::default())
         .default_backoff()
@@ -133,6 +140,27 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     tokio::select! {
         () = work => {}
         () = ends_early => {}
+    }
+}
+
+/// Waits until there are connections to look after: under the definitions and roles that capmox installs
+/// the kind is not served, or may not be listed. A watch of it would ask every second, since each new
+/// beginning resets its pause.
+async fn installed(client: &Client) {
+    let connections = Api::<ProxmoxConnection>::all(client.clone());
+    // Nothing tells when it comes.
+    let mut looks = tokio::time::interval(INSTALLED);
+    let mut is_told = false;
+    loop {
+        looks.tick().await;
+        match connections.list_metadata(&ListParams::default().limit(1)).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    info!("ProxmoxConnections are not looked after: {}", status.message);
+                }
+            }
+            _ => return,
+        }
     }
 }
 

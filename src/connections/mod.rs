@@ -30,6 +30,7 @@ use crate::api::{ObservedSecret, ProxmoxCluster, reasons};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{CloneLimits, Endpoint, ObjectKey, Wakes};
 use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
+use crate::seen::Seen as Known;
 
 pub use by_hand::client;
 use credentials::{Credentials, Digest};
@@ -79,6 +80,15 @@ impl Change {
             Self::Any => true,
         }
     }
+}
+
+/// Two credentials that a cluster may mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    /// Address that is used.
+    pub used: String,
+    /// Address of the manager's own, which is not.
+    pub own: String,
 }
 
 /// A ProxmoxConnection as it was read last.
@@ -173,6 +183,36 @@ impl Connections {
         let source = Source::of(cluster);
         let pool = lock(&self.shared.pool);
         pool.reading(&source)?.is_insecure.then(|| remedy::three_ways(&source))
+    }
+
+    /// What the manager's own credentials open, where they are others than those that a cluster names in
+    /// `spec.credentialsRef`: capmox uses them instead. As of the last readings.
+    pub fn passed_over(&self, cluster: &ProxmoxCluster) -> Known<PassedOver> {
+        let source = Source::of(cluster);
+        if !matches!(source, Source::Secret(_)) {
+            return Known::Absent;
+        }
+        let pool = lock(&self.shared.pool);
+        let own = match (pool.known(&Source::Manager), &self.settings.own.started) {
+            (Some((reading, endpoint)), _) => {
+                reading.digest.map(|digest| (digest, endpoint.client().base_url().to_string()))
+            }
+            (None, Ok(Some(started))) => Some((started.digest(), started.base_url.to_string())),
+            // Of the Secret that they may be in nothing is known before somebody uses them.
+            (None, _) if self.settings.own.secret.is_some() => {
+                return Known::Unknown("the manager's own credentials were not read".to_owned());
+            }
+            (None, _) => None,
+        };
+        let Some((digest, own)) = own else { return Known::Absent };
+        match pool.known(&source) {
+            None => Known::Unknown(format!("the credentials of {source} were not read")),
+            Some((reading, _)) if reading.digest == Some(digest) => Known::Absent,
+            Some((_, endpoint)) => {
+                let used = endpoint.client().base_url().to_string();
+                Known::Present(PassedOver { used, own })
+            }
+        }
     }
 
     /// The endpoint that a cluster used last. Nothing is read for it.

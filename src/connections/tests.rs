@@ -110,6 +110,22 @@ async fn clusters_with_the_managers_credentials_share_one_endpoint() {
 }
 
 #[tokio::test]
+async fn own_credentials_that_are_passed_over_are_known_once_both_are() {
+    let connections = connections(Own::new(given("https://b:8006/", "a@pve!b", UUID)));
+    let cluster =
+        cluster(&json!({"dnsServers": ["10.0.0.1"], "credentialsRef": {"name": "creds"}}));
+    assert_eq!(connections.passed_over(&plain()), Known::Absent);
+    assert!(matches!(connections.passed_over(&cluster), Known::Unknown(_)));
+    let source = Source::of(&cluster);
+    settle(&connections, &source, own("https://a:8006/", "a@pve!b"), Some("1"));
+    let (used, own_url) = ("https://a:8006".to_owned(), "https://b:8006".to_owned());
+    let passed_over = Known::Present(PassedOver { used, own: own_url });
+    assert_eq!(connections.passed_over(&cluster), passed_over);
+    settle(&connections, &source, own("https://b:8006/", "a@pve!b"), Some("2"));
+    assert_eq!(connections.passed_over(&cluster), Known::Absent);
+}
+
+#[tokio::test]
 async fn without_any_credentials_both_ways_to_give_them_are_named() {
     let fault = connections(Own::none()).of(&plain()).await.unwrap_err();
     assert_eq!(fault.class, Class::Blocked);

@@ -48,7 +48,7 @@ pub(super) struct Facts {
     pub vm: Option<VmSeen>,
     /// That the VM is absent was seen twice, long enough apart, by a cluster with quorum.
     pub absence_confirmed: bool,
-    /// Another machine records the same VMID.
+    /// Another machine records the same VMID, and not certainly that of another Proxmox cluster.
     pub vmid_shared: bool,
     /// Provider ids that other machines record together with the same VMID. Those of other Proxmox
     /// clusters are among them.
@@ -284,11 +284,9 @@ pub(super) enum GuestFact {
     Unknown(String),
 }
 
-/// Whether a machine is one of the control plane, by its Machine, which alone carries the label where
-/// people wrote the objects, or by its own label.
+/// Whether a machine is one of the control plane, by its Machine or by its own label.
 pub(super) fn is_control_plane(own: &ObjectMeta, owner: Option<&Machine>) -> bool {
-    owner.is_some_and(|owner| capi::is_control_plane(&owner.metadata))
-        || capi::is_control_plane(own)
+    capi::is_of_control_plane(own, owner.map(|owner| &owner.metadata))
 }
 
 impl Facts {

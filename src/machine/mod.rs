@@ -32,7 +32,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::{self, Action};
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use kube::{Resource, ResourceExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span, warn};
 
 use crate::connections::Connections;
+use crate::events::Recorder;
 use crate::hypervisor::ObjectKey;
 use crate::ids::StorageName;
 use decision::Wake;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use tracing::{debug, info, warn};
 
 use super::decide::decide;
@@ -19,6 +19,7 @@ use super::stores::Stores;
 use super::traces::{Traces, holds};
 use crate::api::{ProxmoxMachine, conditions, reasons};
 use crate::connections::Connections;
+use crate::events::Recorder;
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{Endpoint, Leave, ObjectKey, Operation, View};
 use crate::ids::{StorageName, VmId};

@@ -10,6 +10,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::runtime::{Controller, WatchStreamExt};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::quiet::Bell;
@@ -195,38 +196,38 @@ pub(super) fn start(
 }
 
 /// Every change of a machine itself is looked at; [`super::quiet`] leaves out its own writes.
-fn version(machine: &Stored) -> impl PartialEq + Send + use<> {
+fn version(machine: &Stored) -> impl Serialize + use<> {
     machine.meta().resource_version.clone()
 }
 
 /// What is read of the metadata of what a machine belongs to.
-fn belonging(meta: &ObjectMeta) -> impl PartialEq + Send + use<> {
+fn belonging(meta: &ObjectMeta) -> impl Serialize + use<> {
     let deleted = meta.deletion_timestamp.is_some();
     (meta.labels.clone(), meta.annotations.clone(), meta.owner_references.clone(), deleted)
 }
 
-fn owner_print(owner: &Machine) -> impl PartialEq + Send + use<> {
+fn owner_print(owner: &Machine) -> impl Serialize + use<> {
     let status = owner.status.as_ref();
     let joined = status.map(|status| (status.bootstrap_ready, status.node_ref.clone()));
     (belonging(&owner.metadata), owner.spec.clone(), joined)
 }
 
-fn cluster_print(cluster: &Cluster) -> impl PartialEq + Send + use<> {
+fn cluster_print(cluster: &Cluster) -> impl Serialize + use<> {
     let ready = cluster.status.as_ref().and_then(|status| status.infrastructure_ready);
     (belonging(&cluster.metadata), cluster.spec.clone(), ready)
 }
 
 /// Not its status, which changes with every machine that is placed.
-fn infra_print(infra: &DeserializeGuard<ProxmoxCluster>) -> impl PartialEq + Send + use<> {
+fn infra_print(infra: &DeserializeGuard<ProxmoxCluster>) -> impl Serialize + use<> {
     let spec = infra.0.as_ref().map(|infra| infra.spec.clone());
     (belonging(infra.meta()), spec.map_err(|wrong| wrong.error.clone()))
 }
 
-fn claim_print(claim: &IPAddressClaim) -> impl PartialEq + Send + use<> {
+fn claim_print(claim: &IPAddressClaim) -> impl Serialize + use<> {
     (belonging(&claim.metadata), claim.spec.clone(), claim.status.clone())
 }
 
-fn address_print(address: &IPAddress) -> impl PartialEq + Send + use<> {
+fn address_print(address: &IPAddress) -> impl Serialize + use<> {
     (belonging(&address.metadata), address.spec.clone())
 }
 

@@ -13,13 +13,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::like_go::LikeGo;
 use crate::pve::{Call, Observer};
 
 /// Content type of [`Metrics::text`].
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper bounds in seconds: from a cached read to the two minutes after which a call is given up.
-const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
+pub(super) const BUCKETS: [f64; 12] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
@@ -45,7 +47,18 @@ struct KindLabels {
     kind: &'static str,
 }
 
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RightLabels {
+    group: &'static str,
+    resource: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DefinitionLabels {
+    kind: String,
+}
+
+pub(super) type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The process's metrics. Cheap to clone; clones count into the same.
 #[derive(Clone)]
@@ -56,7 +69,10 @@ pub struct Metrics {
     retries: Family<PathLabels, Counter>,
     passes: Family<PassLabels, Counter>,
     pass_durations: Histograms<KindLabels>,
+    like_go: LikeGo,
     leader: Gauge,
+    lacking_rights: Family<RightLabels, Gauge>,
+    lacking_fields: Family<DefinitionLabels, Gauge>,
 }
 
 impl fmt::Debug for Metrics {
@@ -67,7 +83,9 @@ impl fmt::Debug for Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("capmox");
+        let mut all = Registry::default();
+        let like_go = LikeGo::register(all.sub_registry_with_prefix("controller_runtime"));
+        let registry = all.sub_registry_with_prefix("capmox");
         let info = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version that runs", info);
         let leader = Gauge::default();
@@ -95,9 +113,20 @@ impl Default for Metrics {
             "Time from sending a request to the end of its answer, without queueing here",
             durations.clone(),
         );
-        let (passes, pass_durations) = register_passes(&mut registry);
-        let registry = Arc::new(registry);
-        Self { registry, calls, durations, retries, passes, pass_durations, leader }
+        let (passes, pass_durations) = register_passes(registry);
+        let (lacking_rights, lacking_fields) = register_lacks(registry);
+        Self {
+            registry: Arc::new(all),
+            calls,
+            durations,
+            retries,
+            passes,
+            pass_durations,
+            like_go,
+            leader,
+            lacking_rights,
+            lacking_fields,
+        }
     }
 }
 
@@ -115,6 +144,24 @@ fn register_passes(
     (passes, durations)
 }
 
+fn register_lacks(
+    registry: &mut Registry,
+) -> (Family<RightLabels, Gauge>, Family<DefinitionLabels, Gauge>) {
+    let rights = Family::default();
+    registry.register(
+        "lacking_rights",
+        "Verbs that the manager needs on a resource and may not, as of its start",
+        rights.clone(),
+    );
+    let fields = Family::default();
+    registry.register(
+        "lacking_fields",
+        "Fields of a kind that the installed definition does not keep, as of the manager's start",
+        fields.clone(),
+    );
+    (rights, fields)
+}
+
 impl Metrics {
     /// Everything, in the text form of OpenMetrics, which Prometheus reads.
     pub fn text(&self) -> String {
@@ -124,11 +171,29 @@ impl Metrics {
         text
     }
 
+    /// A pass over an object of `kind` begins.
+    pub(super) fn passes(&self, kind: &'static str) {
+        self.like_go.begun(kind);
+    }
+
     /// A pass over an object of `kind` is over.
     pub(super) fn passed(&self, kind: &'static str, has_warned: bool, elapsed: Duration) {
         let outcome = if has_warned { "warned" } else { "quiet" };
         self.passes.get_or_create(&PassLabels { kind, outcome }).inc();
         self.pass_durations.get_or_create(&KindLabels { kind }).observe(elapsed.as_secs_f64());
+        self.like_go.ended(kind, has_warned, elapsed);
+    }
+
+    /// So many verbs on a resource are needed and not given.
+    pub(super) fn lacks_rights(&self, group: &'static str, resource: &'static str, verbs: usize) {
+        let labels = RightLabels { group, resource };
+        self.lacking_rights.get_or_create(&labels).set(verbs.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// So many fields of a kind of ours are not kept.
+    pub(super) fn lacks_fields(&self, kind: &str, fields: usize) {
+        let labels = DefinitionLabels { kind: kind.to_owned() };
+        self.lacking_fields.get_or_create(&labels).set(fields.try_into().unwrap_or(i64::MAX));
     }
 
     /// Whether this process works.

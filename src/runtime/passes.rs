@@ -39,6 +39,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Passes {
         let name = attributes.metadata().name();
         let kind = SPANS.iter().find(|(span, _)| *span == name).map(|(_, kind)| *kind);
         if let (Some(kind), Some(span)) = (kind, context.span(id)) {
+            self.0.passes(kind);
             let pass = Pass { kind, began: Instant::now(), has_warned: false };
             span.extensions_mut().insert(pass);
         }
@@ -76,7 +77,11 @@ mod tests {
         let layer = Passes(metrics.clone()).with_filter(filter());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let machine = || tracing::info_span!(target: "capmox::machine", "machine", name = "m");
-            machine().in_scope(|| tracing::info!(target: "capmox::machine", "a step"));
+            machine().in_scope(|| {
+                tracing::info!(target: "capmox::machine", "a step");
+                let working = "controller_runtime_active_workers{controller=\"proxmoxmachine\"} 1";
+                assert!(metrics.text().contains(working), "{}", metrics.text());
+            });
             machine().in_scope(|| {
                 let inner = tracing::info_span!(target: "capmox::machine::act", "step");
                 inner.in_scope(|| tracing::warn!(target: "capmox::machine::act", "a fault"));
@@ -90,6 +95,12 @@ mod tests {
             "capmox_reconciles_total{kind=\"ProxmoxMachine\",outcome=\"warned\"} 1",
             "capmox_reconciles_total{kind=\"ProxmoxCluster\",outcome=\"quiet\"} 1",
             "capmox_reconcile_duration_seconds_count{kind=\"ProxmoxMachine\"} 2",
+            "controller_runtime_reconcile_total{controller=\"proxmoxmachine\",result=\"success\"} 1",
+            "controller_runtime_reconcile_total{controller=\"proxmoxmachine\",result=\"error\"} 1",
+            "controller_runtime_reconcile_errors_total{controller=\"proxmoxmachine\"} 1",
+            "controller_runtime_reconcile_errors_total{controller=\"proxmoxcluster\"} 0",
+            "controller_runtime_reconcile_time_seconds_count{controller=\"proxmoxmachine\"} 2",
+            "controller_runtime_active_workers{controller=\"proxmoxmachine\"} 0",
         ] {
             assert!(text.lines().any(|known| known == line), "no {line} in\n{text}");
         }

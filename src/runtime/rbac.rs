@@ -46,7 +46,7 @@ pub const MANAGER: &[Grant] = &[
         group: EVENTS,
         resources: &["events"],
         verbs: &["create", "patch"],
-        why: "the same in the group that events are written in today",
+        why: "tell it in the group that events are written in today; else it is told in the core group",
     },
     Grant {
         group: CLUSTER_API,
@@ -76,7 +76,7 @@ pub const MANAGER: &[Grant] = &[
         group: INFRASTRUCTURE,
         resources: &["proxmoxmachinetemplates"],
         verbs: &["get", "list"],
-        why: "what a cluster is going to ask of Proxmox, for `capmox check` in the manager's pod",
+        why: "see what a cluster is going to ask of Proxmox, for `capmox check` in the manager's pod",
     },
     Grant {
         group: INFRASTRUCTURE,
@@ -94,7 +94,8 @@ pub const MANAGER: &[Grant] = &[
         group: CONNECTION,
         resources: &["proxmoxconnections"],
         verbs: READ,
-        why: "how Proxmox is reached; connections are changed by users alone",
+        why: "read how Proxmox is reached, where a cluster names a ProxmoxConnection; these are changed by \
+              users alone",
     },
     Grant {
         group: CONNECTION,
@@ -117,7 +118,7 @@ pub const MANAGER: &[Grant] = &[
     Grant {
         group: IPAM,
         resources: &["ipaddressclaims"],
-        verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+        verbs: &["create", "delete", "get", "list", "watch"],
         why: "ask for addresses, and give them back",
     },
     Grant {

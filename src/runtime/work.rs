@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use super::lacks;
 use super::lease::{self, Elector, End, LeaseTimes};
 use super::metrics::Metrics;
 use super::process::Error;
@@ -51,6 +52,10 @@ pub(super) async fn lead(
     shutdown: &CancellationToken,
 ) -> Result<(), Error> {
     let metrics = work.metrics.clone();
+    let seen_in = work.namespace.clone().unwrap_or_else(|| namespace.to_owned());
+    let (client, lacking) = (work.client.clone(), metrics.clone());
+    let told = async move { lacks::tell(&client, &seen_in, &lacking).await };
+    tokio::spawn(shutdown.clone().run_until_cancelled_owned(told));
     let Some(times) = times else {
         metrics.set_leader(true);
         return Running::start(work, shutdown).until(std::future::pending()).await;

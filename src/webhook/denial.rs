@@ -43,6 +43,16 @@ impl Denial {
         Self::Invalid { path: path.into(), value, message: message.into() }
     }
 
+    /// The same of a machine's spec that stands within another object, at this path.
+    pub(super) fn below(mut self, spec: &str) -> Self {
+        if let Self::Invalid { path, .. } | Self::Required { path, .. } = &mut self
+            && let Some(field) = path.strip_prefix("spec.")
+        {
+            *path = format!("{spec}.{field}");
+        }
+        self
+    }
+
     /// The answer for the object of this kind and name.
     pub(super) fn into_status(self, kind: &str, name: &str) -> Status {
         let (code, reason, message, cause) = match self {

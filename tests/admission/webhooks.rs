@@ -136,6 +136,33 @@ async fn what_could_not_take_effect_is_refused(machines: &Api<DynamicObject>) {
     machines.patch("good", &applied, &Patch::Apply(&same)).await.unwrap();
 }
 
+/// The calls of Cluster API's in-place update, after its own first write of the machine.
+async fn updates_in_place_come_through(machines: &Api<DynamicObject>) {
+    let machine = |template: &str, cores: u8, annotations: Value| {
+        let mut machine = object("ProxmoxMachine", "good", &machine_spec());
+        machine.data["spec"]["numCores"] = json!(cores);
+        let mut all = json!({"cluster.x-k8s.io/cloned-from-name": template});
+        all.as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
+        machine.metadata.annotations = serde_json::from_value(all).unwrap();
+        machine
+    };
+    let owner = PatchParams::apply("capi-kubeadmcontrolplane").force();
+    let apply = async |params: &PatchParams, machine: DynamicObject| {
+        machines.patch("good", params, &Patch::Apply(&machine)).await
+    };
+    apply(&owner, machine("old", 2, json!({}))).await.unwrap();
+    let tried = apply(&owner.clone().dry_run(), machine("new", 8, json!({}))).await.unwrap();
+    assert_eq!(tried.data["spec"]["numCores"], 8);
+    let user = PatchParams::apply("kubectl").force().dry_run();
+    let refusal = apply(&user, machine("old", 8, json!({}))).await.unwrap_err();
+    assert!(message(&refusal).1.contains("cannot take effect any more"), "{refusal}");
+    let refusal = apply(&owner, machine("new", 8, json!({}))).await.unwrap_err();
+    assert_eq!(message(&refusal).0, 422, "{refusal}");
+    let progress = json!({"in-place-updates.internal.cluster.x-k8s.io/update-in-progress": ""});
+    let updated = apply(&owner, machine("new", 8, progress)).await.unwrap();
+    assert_eq!(updated.data["spec"]["numCores"], 8);
+}
+
 #[tokio::test]
 async fn the_apiserver_asks_and_users_read_the_refusals() {
     let world = World::shared().await.unwrap();
@@ -190,6 +217,7 @@ async fn the_apiserver_asks_and_users_read_the_refusals() {
     machines.patch("good", &PatchParams::default(), &described).await.unwrap();
 
     what_could_not_take_effect_is_refused(&machines).await;
+    updates_in_place_come_through(&machines).await;
 
     let clusters = objects(&client, &namespace, "ProxmoxCluster");
     let mut spec = json!({

@@ -25,6 +25,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
         "ids" | "seen" | "fault" | "api" | "pve" | "changes" => &[VOCABULARY],
         "bootstrap" | "placement" | "ipam" => &[VOCABULARY, &["api"]],
         "hypervisor" | "preflight" => &[VOCABULARY, &["pve"]],
+        "events" => &[],
         "connections" => &[VOCABULARY, &["api", "pve", "hypervisor", "preflight"]],
         "cluster" | "machine" | "connection" | "embedded_ipam" => &[
             VOCABULARY,
@@ -38,6 +39,7 @@ fn may_use(module: &str) -> Option<Vec<&'static str>> {
                 "preflight",
                 "connections",
                 "changes",
+                "events",
             ],
         ],
         "check" => {

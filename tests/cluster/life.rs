@@ -1,5 +1,6 @@
 //! From a new object to one in service, and what keeps it from there.
 
+use capmox::api::capi::Machine;
 use capmox::api::ipam::InClusterIPPool;
 use capmox::api::{ProxmoxCluster, ProxmoxMachine};
 use kube::ResourceExt;
@@ -96,6 +97,15 @@ async fn node_locations_follow_the_machines() {
     machines.delete("worker", &DeleteParams::default()).await.unwrap();
     let one = json!({"controlPlane": control_plane});
     stage.until(&stage.clusters(), "infra", at(one)).await;
+    // Written by hand: only its Machine says that it leads, and not from the start.
+    stage.machine_of("led", "pve3").await;
+    let led = json!([{"machine": {"name": "led"}, "node": "pve3"}]);
+    let works = json!({"controlPlane": control_plane, "workers": led});
+    stage.until(&stage.clusters(), "infra", at(works)).await;
+    let leads = json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}}});
+    stage.merge(&stage.api::<Machine>(), "led", leads).await;
+    let leading = json!({"controlPlane": [control_plane[0], led[0]]});
+    stage.until(&stage.clusters(), "infra", at(leading)).await;
 }
 
 #[tokio::test]

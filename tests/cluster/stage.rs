@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capmox::api::capi::Cluster;
+use capmox::api::capi::{Cluster, Machine};
 use capmox::api::ipam::InClusterIPPool;
 use capmox::api::{ProxmoxCluster, ProxmoxMachine, conditions};
 use capmox::cluster::{Context, run};
@@ -230,6 +230,30 @@ impl Stage {
         let status = json!({"status": {"ready": false, "proxmoxNode": node}});
         let parameters = PatchParams::default();
         api.patch_status(name, &parameters, &Patch::Merge(&status)).await.unwrap();
+    }
+}
+
+impl Stage {
+    /// A machine of the cluster with its Machine, on `node`; neither says that it leads.
+    pub(crate) async fn machine_of(&self, name: &str, node: &str) {
+        let owner: Machine = serde_json::from_value(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+            "metadata": {
+                "name": name, "labels": {"cluster.x-k8s.io/cluster-name": "workload"},
+            },
+            "spec": {"clusterName": "workload", "bootstrap": {"dataSecretName": "data"},
+                "infrastructureRef": {
+                    "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+                    "kind": "ProxmoxMachine", "name": name, "namespace": self.namespace,
+                }},
+        }))
+        .unwrap();
+        let owner = self.api().create(&PostParams::default(), &owner).await.unwrap();
+        self.machine(name, node, false).await;
+        let reference = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+            "name": name, "uid": owner.uid().unwrap()});
+        let change = json!({"metadata": {"ownerReferences": [reference]}});
+        self.merge(&self.api::<ProxmoxMachine>(), name, change).await;
     }
 }
 

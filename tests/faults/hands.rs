@@ -88,6 +88,37 @@ pub(crate) async fn a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_to
     case.end().await;
 }
 
+pub(crate) async fn a_number_that_a_machine_of_another_proxmox_has_too_does_not_keep_a_seed() {
+    // A number that no other case has.
+    let number = json!({"vmIDRange": {"start": 7710, "end": 7710}});
+    let other = Case::sound().await;
+    other.machine("n", number.clone()).await;
+    other.ready("n").await;
+    other.join_without_seed("n").await;
+    let read = "/cluster/resources";
+    let before = other.fake.journal().count("GET", read);
+    other
+        .sees("its list is read", |fake| {
+            (fake.journal().count("GET", read) > before + 1).then_some(())
+        })
+        .await;
+    let case = Case::sound().await;
+    case.machine("m", number).await;
+    case.ready("m").await;
+    let VmView { vmid, node, .. } = case.vm_of("m");
+    assert_eq!((vmid, other.vm_of("n").vmid), (7710, 7710));
+    case.fake.change(Change::VmGone { vmid });
+    case.fake.change(Change::VmAppears { vm: VmSeed::new(vmid, &node, "else", "local") });
+    case.delete("m").await;
+    case.gone("m").await;
+    let journal = case.fake.journal();
+    assert_eq!(journal.count("DELETE", "/nodes/*/storage/*/content/**"), 1, "its seed is left");
+    drop(journal);
+    case.fake.change(Change::VmGone { vmid });
+    case.end().await;
+    other.end().await;
+}
+
 pub(crate) async fn a_vm_whose_machine_and_cluster_were_deleted_first_goes_with_its_object() {
     let (case, vm) = up().await;
     let (background, group) = (DeleteParams::background(), "cluster.x-k8s.io");

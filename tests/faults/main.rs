@@ -130,6 +130,7 @@ const CASES: &[Named] = &cases! {
         a_vm_stopped_by_hand_is_started_again
         a_vm_destroyed_by_hand_is_not_replaced
         a_vm_whose_uuid_was_changed_keeps_its_address_until_it_is_told_whose_it_is
+        a_number_that_a_machine_of_another_proxmox_has_too_does_not_keep_a_seed
         a_vm_whose_machine_and_cluster_were_deleted_first_goes_with_its_object
         a_vm_moved_by_hand_is_followed
         a_node_that_reboots_gets_its_vm_back

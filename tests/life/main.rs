@@ -5,7 +5,11 @@
 #![allow(clippy::large_futures, reason = "a life is one future, of which there are a handful")]
 
 mod calls;
+#[path = "../crds/capmox_crds.rs"]
+mod capmox_crds;
 mod core;
+#[path = "../parity/facts.rs"]
+mod facts;
 mod gate;
 mod kills;
 mod lane;
@@ -16,4 +20,5 @@ mod releases;
 mod rotation;
 mod site;
 mod soak;
+mod swapped;
 mod takeover;

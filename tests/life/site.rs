@@ -68,15 +68,17 @@ pub(crate) struct Site {
     relay: Relay,
 }
 
-/// The rights of an installed manager, for a service account of this namespace: the roles are those
-/// that the manifests are generated from.
-async fn manager(world: &World, namespace: &str) -> Result<Client> {
+/// The rights of an installed manager: those that the manifests are generated from.
+fn manager_role() -> Result<Value> {
+    let mut roles = rbac::roles().into_iter();
+    roles.find(|role| role["metadata"]["name"] == "manager-role").context("no role of the manager")
+}
+
+/// A service account of this namespace with the rights of a role.
+async fn account(world: &World, namespace: &str, mut role: Value) -> Result<Client> {
     let admin = world.client().await?;
-    let mut role =
-        rbac::roles().into_iter().find(|role| role["metadata"]["name"] == "manager-role");
-    let role = role.as_mut().context("no role of the manager")?;
     role["metadata"]["name"] = json!("capmox-manager-role");
-    apply::apply(&admin, role, namespace).await?;
+    apply::apply(&admin, &role, namespace).await?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -103,10 +105,21 @@ async fn manager(world: &World, namespace: &str) -> Result<Client> {
 impl Site {
     /// Makes the namespace; nothing runs yet.
     pub(crate) async fn make(prefix: &str, proxmox: Proxmox, gate: Arc<Gate>) -> Result<Self> {
-        let world = world().await?;
+        Self::make_in(world().await?, prefix, manager_role()?, proxmox, gate).await
+    }
+
+    /// The same in a world that may have other definitions, with the rights of another role.
+    pub(crate) async fn make_in(
+        world: &'static World,
+        prefix: &str,
+        role: Value,
+        proxmox: Proxmox,
+        gate: Arc<Gate>,
+    ) -> Result<Self> {
         let client = world.client().await?;
         let namespace = world.namespace(prefix).await?;
-        let relay = Relay::start(manager(world, &namespace).await?, Arc::clone(&gate)).await?;
+        let account = account(world, &namespace, role).await?;
+        let relay = Relay::start(account, Arc::clone(&gate)).await?;
         let kubeconfig = world.folder().join(format!("{namespace}.kubeconfig"));
         std::fs::write(&kubeconfig, relay.kubeconfig()).context("cannot write a kubeconfig")?;
         let mut args = vec![

@@ -165,6 +165,7 @@ fn around(cluster: &ProxmoxCluster) -> Surroundings {
         machines: Seen::Present(Vec::new()),
         proxmox: Ok("9.0".to_owned()),
         insecure: None,
+        passed_over: Seen::Absent,
     }
 }
 

@@ -34,6 +34,54 @@ fn condition(status: &ProxmoxClusterStatus) -> (String, String, String, String) 
     )
 }
 
+#[test]
+fn who_takes_over_is_told_when_other_credentials_are_used_than_with_capmox() {
+    let both = || {
+        Seen::Present(PassedOver { used: "https://a:8006".into(), own: "https://b:8006".into() })
+    };
+    let unknown = || Seen::Unknown("not read".to_owned());
+    let of = |old: &ProxmoxCluster, passed_over| {
+        let decision = Decision { passed_over, ..Decision::standing(Standing::Live(vec![])) };
+        status(old, &decision, at(0))
+    };
+    let told = |status: &ProxmoxClusterStatus| {
+        let told = conditions::find(&status.conditions, "ManagerCredentialsUsed");
+        let other = status.v1beta2_conditions().iter().any(|c| c.type_ == "ManagerCredentialsUsed");
+        assert_eq!(told.is_some(), other);
+        told.map(|one| (one.status.clone(), one.message.clone().unwrap_or_default()))
+    };
+    let mut left = cluster(&json!({"ready": true}));
+    left.spec.credentials_ref = serde_json::from_value(json!({"name": "creds"})).unwrap();
+    let first = of(&left, both());
+    let (state, text) = told(&first).unwrap();
+    assert_eq!(state, "False");
+    for part in ["Secret ns/creds (https://a:8006)", "(https://b:8006)", "spec.credentialsRef out"]
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert_eq!(condition(&first).0, "True");
+    assert!(first.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
+    let events = notices(left.status.as_ref(), &first.conditions);
+    assert!(events.iter().any(|one| one.is_warning && one.reason == "CredentialsRefUsed"));
+
+    // It stays while it is so, without another event, and while nobody knows.
+    let mut later = left.clone();
+    later.status = Some(first.clone());
+    assert!(told(&of(&later, both())).is_some() && told(&of(&later, unknown())).is_some());
+    assert_eq!(notices(Some(&first), &of(&later, both()).conditions), []);
+    assert_eq!(told(&of(&later, Seen::Absent)), None);
+    // Who was never served by capmox, or is new, expects nothing else.
+    let ours = cluster(&json!({"ready": true, "credentials": {"kind": "Secret", "name": "creds"}}));
+    for other in [ours, cluster(&json!(null)), cluster(&json!({}))] {
+        assert_eq!(told(&of(&other, both())), None);
+    }
+    // Where it is not known at first, it is told later.
+    let mut unread = left.clone();
+    unread.status = Some(of(&left, unknown()));
+    assert_eq!(told(unread.status.as_ref().unwrap()), None);
+    assert!(told(&of(&unread, both())).is_some());
+}
+
 fn silent() -> Trouble {
     Trouble::Proxmox(Fault::new(Class::Transient, "no connection to https://pve:8006: check it"))
 }

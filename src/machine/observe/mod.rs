@@ -4,6 +4,7 @@ mod claims;
 mod guest;
 mod placement;
 mod proxmox;
+mod sharers;
 mod turn;
 
 pub(super) use placement::group;
@@ -104,9 +105,9 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         past: Past::default(),
     };
     facts.addresses = addresses(stores, &facts);
-    let sharers = sharers(stores, &facts.machine);
+    let sharers = sharers::all(stores, &facts.machine);
     facts.vmid_shared = !sharers.is_empty();
-    facts.others_ids = sharers.into_iter().flatten().collect();
+    facts.others_ids = sharers.into_iter().filter_map(|other| other.spec.provider_id).collect();
     if !stores.know_ipam() {
         facts.ipam_trouble = Some(
             "the API server does not list IPAddressClaims and IPAddresses of \
@@ -115,16 +116,6 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         );
     }
     facts
-}
-
-/// Other machines that record the same VMID, each with its provider id.
-fn sharers(stores: &Stores, machine: &ProxmoxMachine) -> Vec<Option<String>> {
-    let Some(number) = machine.spec.virtual_machine_id else { return Vec::new() };
-    let machines = stores.machines.state();
-    let others = machines.iter().filter_map(|other| other.0.as_ref().ok()).filter(|other| {
-        other.metadata.uid != machine.metadata.uid && other.spec.virtual_machine_id == Some(number)
-    });
-    others.map(|other| other.spec.provider_id.clone()).collect()
 }
 
 /// The ProxmoxCluster that the Cluster refers to; without a Cluster, the one that carries its name
@@ -188,6 +179,7 @@ impl Pass<'_> {
                 self.confirm_absence(&seen);
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
+                self.leave_out_other_clusters().await;
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -261,6 +253,7 @@ impl Pass<'_> {
         if let Ok(endpoint) = connected {
             self.adopt(&endpoint).await;
             self.endpoint = Some(endpoint);
+            self.leave_out_other_clusters().await;
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::core::DeserializeGuard;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::{reflector, watcher};
 use kube::{Client, Resource};
@@ -30,6 +30,7 @@ use crate::api::capi::{Cluster, Machine};
 use crate::api::ipam::{IPAddress, IPAddressClaim};
 use crate::api::{ProxmoxCluster, ProxmoxMachine};
 use crate::connections::{Connections, Given, Own, Settings};
+use crate::events::Recorder;
 use crate::hypervisor::ObjectKey;
 
 /// Fills the copies.

@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use kube::core::DynamicObject;
-
-use super::Denial;
+use super::{Denial, Review, clone_spec};
 use crate::api::{IpConfig, ProxmoxClusterSpec};
 use crate::ipam::ranges::Addresses;
 
@@ -12,14 +10,17 @@ use crate::ipam::ranges::Addresses;
 const ENDPOINT: &str = "spec.controlplaneEndpoint";
 const ADDRESSES: [&str; 2] = ["spec.IPv4Config.addresses", "spec.IPv6Config.addresses"];
 
-pub(super) fn judge(object: &DynamicObject, old: Option<&DynamicObject>) -> Result<(), Denial> {
+/// What the user should know of a cluster that is accepted.
+pub(super) fn judge(review: &Review<'_>) -> Result<Vec<String>, Denial> {
+    let Review { object, old, .. } = *review;
     let spec: ProxmoxClusterSpec = super::spec(object)?;
     if old.is_none() && spec.ipv4_config.is_none() && spec.ipv6_config.is_none() {
         return Err(Denial::Forbidden(
             "proxmox cluster must define at least one IP pool config".to_owned(),
         ));
     }
-    endpoint(&spec)
+    endpoint(&spec)?;
+    Ok(clone_spec::doubts(review, "/spec"))
 }
 
 fn endpoint(spec: &ProxmoxClusterSpec) -> Result<(), Denial> {

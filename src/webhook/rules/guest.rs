@@ -6,7 +6,7 @@
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use super::Denial;
+use super::{Denial, machine};
 use crate::api::{MACHINE_FINALIZER, NetworkSpec, ProxmoxMachineSpec};
 use crate::bootstrap::network::asked::{Misfit, Part, misfits};
 use crate::ids::{is_bridge, network_device};
@@ -30,7 +30,7 @@ pub(super) fn judge(
 
 /// A field with a value that nobody could apply.
 #[derive(Debug)]
-pub(super) struct Fault {
+struct Fault {
     /// Below `spec.network`.
     path: String,
     value: Value,
@@ -38,7 +38,7 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn denial(&self) -> Denial {
+    fn denial(&self) -> Denial {
         Denial::invalid(format!("spec.network.{}", self.path), &self.value, &self.reason)
     }
 
@@ -62,8 +62,14 @@ fn in_spec(object: &DynamicObject, spec: &ProxmoxMachineSpec) -> Vec<Fault> {
     spec.network.as_ref().map_or_else(Vec::new, |network| faults(network, value))
 }
 
+/// All that a new machine with this network is refused for; `value` has it as it was written.
+pub(super) fn refusals(network: &NetworkSpec, value: &Value) -> Vec<Denial> {
+    let first = machine::network(network).err().into_iter();
+    first.chain(faults(network, value).iter().map(Fault::denial)).collect()
+}
+
 /// All faults of a network, which `value` has as it was written.
-pub(super) fn faults(network: &NetworkSpec, value: &Value) -> Vec<Fault> {
+fn faults(network: &NetworkSpec, value: &Value) -> Vec<Fault> {
     let mut found = Vec::new();
     let mut refuse = |path: String, reason: &str| {
         let pointer = path.replace("].", "/").replace(['[', '.'], "/").replace(']', "");

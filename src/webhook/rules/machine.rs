@@ -3,7 +3,7 @@
 
 use kube::core::DynamicObject;
 
-use super::{Denial, effect, guest};
+use super::{Denial, Review, effect, guest, in_place};
 use crate::api::{AdditionalNetworkDevice, NetworkSpec, ProxmoxMachineSpec, VrfDevice};
 
 /// IPv6 needs links of at least this many bytes.
@@ -11,16 +11,20 @@ const LEAST_MTU: i64 = 1280;
 /// An MTU that stands for "as the bridge".
 const MTU_OF_BRIDGE: i64 = 1;
 
-pub(super) fn judge(object: &DynamicObject, old: Option<&DynamicObject>) -> Result<(), Denial> {
+/// What the user should know of a machine that is accepted.
+pub(super) fn judge(review: &Review<'_>) -> Result<Vec<String>, Denial> {
+    let Review { object, old, .. } = *review;
+    let mut doubts = vec![];
     if let Some(old) = old {
-        tags_kept(object, old)?;
+        in_place::unless_updated(review, tags_kept(object, old), &mut doubts)?;
     }
     let spec: ProxmoxMachineSpec = super::spec(object)?;
     if let Some(old) = old {
-        effect::judge(object, old)?;
+        in_place::unless_updated(review, effect::judge(object, old), &mut doubts)?;
     }
     spec.network.as_ref().map_or(Ok(()), network)?;
-    guest::judge(object, &spec, old)
+    guest::judge(object, &spec, old)?;
+    Ok(doubts)
 }
 
 /// Compared as written: no tags and an empty list are not the same, as in capmox v0.7.

@@ -3,9 +3,11 @@
 //! An object that is being deleted is never refused: all that happens to it is that finalizers go,
 //! and a rule that it breaks must not keep it from going.
 
+mod clone_spec;
 mod cluster;
 mod effect;
 mod guest;
+mod in_place;
 mod machine;
 mod template;
 
@@ -76,8 +78,8 @@ pub(super) fn review(review: &Review<'_>) -> Verdict {
         return Verdict::Accepted;
     }
     let judged = match review.kind {
-        Kind::ProxmoxCluster => cluster::judge(review.object, review.old).map(|()| vec![]),
-        Kind::ProxmoxMachine => machine::judge(review.object, review.old).map(|()| vec![]),
+        Kind::ProxmoxCluster => cluster::judge(review),
+        Kind::ProxmoxMachine => machine::judge(review),
         Kind::ProxmoxClusterTemplate | Kind::ProxmoxMachineTemplate => template::judge(review),
     };
     let denial = match judged {

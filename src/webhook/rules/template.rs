@@ -10,17 +10,22 @@
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use super::{Denial, Kind, Review, guest, machine};
+use super::{Denial, Kind, Review, clone_spec, guest};
 use crate::api::ProxmoxMachineSpec;
 
 /// By this annotation the topology controller marks the objects of its dry runs.
 const TOPOLOGY_DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
 const TOPOLOGY_GROUP: &str = "cluster.x-k8s.io/";
+/// Where a template has the spec of what is made from it.
+const CONTENT: &str = "/spec/template/spec";
 
 pub(super) fn judge(review: &Review<'_>) -> Result<Vec<String>, Denial> {
     let Some(old) = review.old else { return Ok(doubts(review)) };
-    if is_tried(review) || belongs_to_class(old) {
+    if is_tried(review) {
         return Ok(vec![]);
+    }
+    if belongs_to_class(old) {
+        return Ok(clone_spec::doubts(review, CONTENT));
     }
     match first_change(content(old), content(review.object)) {
         None => Ok(vec![]),
@@ -49,7 +54,7 @@ fn belongs_to_class(object: &DynamicObject) -> bool {
 }
 
 fn content(object: &DynamicObject) -> Option<&Value> {
-    object.data.pointer("/spec/template/spec")
+    object.data.pointer(CONTENT)
 }
 
 /// The first field, by name, that is not what it was, with its new value.
@@ -72,17 +77,15 @@ fn first_change(old: Option<&Value>, new: Option<&Value>) -> Option<(String, Val
 /// What a new template says that its machines will be refused for. No more than a warning: the
 /// patches of a ClusterClass may put it right.
 fn doubts(review: &Review<'_>) -> Vec<String> {
-    if review.kind != Kind::ProxmoxMachineTemplate {
-        return vec![];
+    if review.kind == Kind::ProxmoxClusterTemplate {
+        return clone_spec::doubts(review, CONTENT);
     }
     let spec = content(review.object).cloned().unwrap_or_default();
     // What cannot be read, the apiserver refuses by the schema.
     let network = spec.get("network").cloned().unwrap_or_default();
     let Ok(spec) = serde_json::from_value::<ProxmoxMachineSpec>(spec) else { return vec![] };
-    let refusal = spec.network.as_ref().and_then(|asked| {
-        let fault = || guest::faults(asked, &network).first().map(guest::Fault::denial);
-        machine::network(asked).err().or_else(fault)
-    });
+    let refusals = spec.network.map_or_else(Vec::new, |asked| guest::refusals(&asked, &network));
+    let refusal = refusals.into_iter().next();
     refusal
         .map(|denial| {
             let status = denial.into_status(Kind::ProxmoxMachine.as_str(), "of this template");

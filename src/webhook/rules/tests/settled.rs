@@ -131,6 +131,50 @@ fn a_machine_that_is_being_deleted_may_be_changed_in_everything() {
     assert_eq!(judge(Kind::ProxmoxMachine, &new, Some(&old)), Verdict::Accepted);
 }
 
+/// As Cluster API 1.12 and later update a machine in place: first a dry run with the name of the new
+/// template, then the change with the annotation.
+#[test]
+fn an_in_place_update_of_cluster_api_is_accepted_with_a_warning_and_anybody_elses_refused() {
+    let [.., (spec, status)] = stages();
+    let with = |spec: &Value, annotations: Value| {
+        let mut machine = with_status(spec, &status);
+        machine.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        machine
+    };
+    let template = |name: &str| json!({"cluster.x-k8s.io/cloned-from-name": name});
+    let progress = json!({"in-place-updates.internal.cluster.x-k8s.io/update-in-progress": ""});
+    let old = with(&spec, template("a"));
+    for (annotations, dry_run, accepted) in [
+        (template("b"), true, true),
+        (progress.clone(), false, true),
+        (merged(&template("b"), &progress), true, true),
+        // A user, with and without dry run, though the template was renamed.
+        (template("a"), true, false),
+        (json!({}), true, false),
+        (template("a"), false, false),
+        (template("b"), false, false),
+    ] {
+        for (field, change) in [("numCores", json!(4)), ("tags", json!(["b"]))] {
+            let new = with(&merged(&spec, &json!({field: change})), annotations.clone());
+            let kind = Kind::ProxmoxMachine;
+            let review = Review { kind, name: "one", object: &new, old: Some(&old), dry_run };
+            match super::review(&review) {
+                Verdict::Doubted(doubts) if accepted => {
+                    let text = doubts.join(" ");
+                    assert!(text.contains(field) && text.contains("Update Extension"), "{text}");
+                }
+                Verdict::Refused { .. } if !accepted => {}
+                verdict => panic!("{annotations} {dry_run} {field}: {verdict:?}"),
+            }
+        }
+    }
+    // What nobody could bring about is refused all the same.
+    let network = json!({"default": {"bridge": "vmbr0", "model": "virtio", "mtu": 5}});
+    let new = with(&merged(&spec, &json!({"network": network})), progress);
+    let verdict = judge(Kind::ProxmoxMachine, &new, Some(&old));
+    assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");
+}
+
 fn networked(device: &Value, vrfs: &Value) -> Value {
     let net1 = json!({"name": "net1", "bridge": "vmbr1", "ipv4PoolRef": pool()});
     let network = json!({
@@ -234,5 +278,51 @@ fn a_template_whose_machines_have_a_fault_is_accepted_with_a_warning() {
             assert!(doubts[0].contains("spec.network.additionalDevices.0.name"), "{doubts:?}");
         }
         verdict => panic!("{verdict:?}"),
+    }
+}
+
+#[test]
+fn machine_specs_that_a_cluster_carries_are_warned_of_with_their_field_when_they_come_in() {
+    let bad = networked(&json!({"name": "eth1"}), &json!([]));
+    let worse = machine(&json!({"default": {"bridge": "vmbr0", "mtu": 5}}));
+    let good = networked(&json!({}), &json!([]));
+    let carrying = |specs: Value| {
+        merged(&cluster("10.0.0.9", &[], &[]), &json!({"cloneSpec": {"machineSpec": specs}}))
+    };
+    let sound = carrying(json!({"controlPlane": good}));
+    let one = carrying(json!({"controlPlane": good, "workerNode": bad}));
+    let both = carrying(json!({"controlPlane": worse, "workerNode": bad}));
+    let worker = "cloneSpec.machineSpec.workerNode.network.additionalDevices.0.name: Invalid value: \
+                  \"eth1\"";
+    let leader = "cloneSpec.machineSpec.controlPlane.network.default.mtu: Invalid value: 5";
+    for (what, new, old, expected) in [
+        ("nothing wrong", &sound, None, vec![]),
+        ("made with it", &one, None, vec![worker]),
+        ("made with two", &both, None, vec![leader, worker]),
+        ("as it was", &one, Some(&one), vec![]),
+        ("another comes in", &both, Some(&one), vec![leader]),
+        ("comes in", &one, Some(&sound), vec![worker]),
+        ("mended", &sound, Some(&both), vec![]),
+    ] {
+        let class = json!({"ownerReferences": [{
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "ClusterClass", "name": "c", "uid": "u",
+        }]});
+        for (kind, below) in
+            [(Kind::ProxmoxCluster, "spec."), (Kind::ProxmoxClusterTemplate, "spec.template.spec.")]
+        {
+            let made = |spec: &Value| match kind {
+                Kind::ProxmoxCluster => object(kind, spec),
+                _ => template(kind, spec, &class),
+            };
+            let doubts = match judge(kind, &made(new), old.map(made).as_ref()) {
+                Verdict::Accepted => vec![],
+                Verdict::Doubted(doubts) => doubts,
+                verdict @ Verdict::Refused { .. } => panic!("{what}: {verdict:?}"),
+            };
+            assert_eq!(doubts.len(), expected.len(), "{what}: {doubts:?}");
+            for (doubt, expected) in doubts.iter().zip(&expected) {
+                assert!(doubt.contains(&format!("{below}{expected}")), "{what}: {doubt}");
+            }
+        }
     }
 }
