@@ -48,7 +48,7 @@ pub(super) struct Remembered {
     pub(super) accepted_at: Option<tokio::time::Instant>,
     pub(super) lost_at: Option<tokio::time::Instant>,
     /// The object as the API server answered the last write, until the copy catches up.
-    latest: Option<ProxmoxMachine>,
+    latest: Option<Box<ProxmoxMachine>>,
     /// Versions that came before it.
     outdated: Vec<String>,
     /// The VM as last read, while nothing was done to it since.
@@ -136,12 +136,17 @@ impl Remembered {
     /// Takes note of a write that replaced the version `before`.
     pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
         self.outdated.extend(before);
-        self.latest = Some(now.clone());
+        self.latest = Some(Box::new(now.clone()));
     }
 
-    /// What is rested for, if a copy of this version is no news.
-    pub(super) fn rest_at(&self, version: Option<&str>) -> Option<Rest> {
+    /// What is rested for, if a copy of this version is no news. Once the copy is what was written
+    /// last, that need not be kept as well.
+    pub(super) fn rest_at(&mut self, version: Option<&str>) -> Option<Rest> {
         let version = version?;
+        let written = self.latest.as_ref();
+        if written.and_then(|latest| latest.metadata.resource_version.as_deref()) == Some(version) {
+            self.latest = None;
+        }
         let is_own = |known: &String| known == version;
         let known = |rest: &&Rest| rest.is_at(version) || self.outdated.iter().any(is_own);
         self.rest.as_ref().filter(known).cloned()
@@ -174,7 +179,9 @@ impl Remembered {
         let version = copy.metadata.resource_version.as_ref();
         let behind = version.is_some_and(|version| self.outdated.contains(version));
         match &self.latest {
-            Some(latest) if behind && latest.metadata.uid == copy.metadata.uid => latest.clone(),
+            Some(latest) if behind && latest.metadata.uid == copy.metadata.uid => {
+                latest.as_ref().clone()
+            }
             _ => {
                 self.latest = None;
                 self.outdated.clear();
@@ -186,10 +193,32 @@ impl Remembered {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::super::fixture::*;
     use super::*;
+
+    #[test]
+    fn what_was_written_last_is_kept_until_the_copy_has_it() {
+        let version = |version: &str| {
+            let mut machine = ready().machine;
+            machine.metadata.resource_version = Some(version.to_owned());
+            machine
+        };
+        let newest = |remembered: &mut Remembered, copy: &str| {
+            remembered.newest(version(copy)).metadata.resource_version.unwrap()
+        };
+        let mut remembered = Remembered::default();
+        remembered.wrote(Some("1".to_owned()), &version("2"));
+        assert_eq!(newest(&mut remembered, "1"), "2", "the copy is behind");
+        assert!(remembered.rest_at(Some("1")).is_none());
+        assert!(remembered.latest.is_some());
+        assert!(remembered.rest_at(Some("2")).is_none());
+        assert!(remembered.latest.is_none(), "the copy has it");
+        assert_eq!(newest(&mut remembered, "3"), "3");
+    }
 
     #[test]
     fn what_was_read_of_a_vm_serves_later_passes_but_not_its_deletion() {

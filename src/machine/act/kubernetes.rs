@@ -80,7 +80,9 @@ impl Pass<'_> {
     }
 
     /// Goes on from what the API server answered, keeping what is not written yet of the status.
-    fn took(&mut self, written: ProxmoxMachine) {
+    fn took(&mut self, mut written: ProxmoxMachine) {
+        // As in the copies: nothing here reads them, and they are the greater part of an object.
+        written.metadata.managed_fields = None;
         let before = self.stored.metadata.resource_version.clone();
         self.shared.memory.with(&self.key, |remembered| remembered.wrote(before, &written));
         let status = self.facts.machine.status.take();
