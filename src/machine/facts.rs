@@ -91,6 +91,7 @@ pub(super) struct Facts {
 }
 
 /// What this process remembers of earlier passes. All of it is lost with the process.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Past {
     /// What Proxmox accepted last without a task to follow.
@@ -101,6 +102,8 @@ pub(super) struct Past {
     pub cloned: bool,
     /// The storage that would not take the seed last.
     pub refusing: Option<StorageName>,
+    /// Nothing was stored yet of the seed that is recorded.
+    pub unsent_seed: bool,
     /// The VM was taken out of HA, or cannot be.
     pub outside_ha: bool,
     /// The guest was asked to shut down.
@@ -374,6 +377,12 @@ impl Facts {
     /// The volume id of the seed ISO as recorded.
     pub(super) fn recorded_seed(&self) -> Option<&str> {
         self.machine.status.as_ref()?.bootstrap_iso.as_deref()
+    }
+
+    /// The recorded seed, if anything can have been stored of it: it is recorded with the clone, and
+    /// stored when the provider id tells whose the VM is.
+    pub(super) fn left_seed(&self) -> Option<&str> {
+        self.recorded_seed().filter(|_| self.machine.spec.provider_id.is_some())
     }
 
     /// The node on whose storage the seed was put, as recorded.

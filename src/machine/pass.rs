@@ -322,8 +322,12 @@ impl<'a> Pass<'a> {
         let status = report::status(&self.facts, conclusion, pause, at);
         let old = self.stored.status.clone().unwrap_or_default();
         let conditions = status.conditions.clone();
+        let is_new = status.bootstrap_iso.is_some() && old.bootstrap_iso.is_none();
         self.facts.machine.status = Some(status);
         self.write_status().await?;
+        if is_new {
+            self.remember(|past| past.unsent_seed = true);
+        }
         self.tell(&conditions, conclusion.is_fault()).await;
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
@@ -373,7 +377,8 @@ impl<'a> Pass<'a> {
         let message = condition.message.as_deref().unwrap_or_default();
         info!(status = condition.status, reason, message, "VMProvisioned");
         let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
-        if bad || is_milestone(condition) {
+        let was_up = self.stored.status.as_ref().is_some_and(|status| status.ready);
+        if bad || is_milestone(condition, was_up) {
             let type_ = if bad { EventType::Warning } else { EventType::Normal };
             self.publish(type_, reason, message).await;
         }
@@ -433,8 +438,33 @@ fn is_refusal(error: &kube::Error) -> bool {
 }
 
 /// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
-/// is in the condition for as long as it takes.
-fn is_milestone(condition: &conditions::Condition) -> bool {
-    let steps = [reasons::CLONING, reasons::POWERING_ON, reasons::DELETING];
-    condition.status == "True" || condition.reason.as_deref().is_some_and(|it| steps.contains(&it))
+/// is in the condition for as long as it takes; that a machine that was up is started again is news.
+fn is_milestone(condition: &conditions::Condition, was_up: bool) -> bool {
+    let is_step = match condition.reason.as_deref() {
+        Some(reasons::CLONING | reasons::DELETING) => true,
+        Some(reasons::POWERING_ON) => was_up,
+        _ => false,
+    };
+    is_step || condition.status == "True"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::now;
+    use super::*;
+    use crate::api::conditions::State;
+
+    #[test]
+    fn the_way_up_is_told_by_its_condition_and_what_people_read_of_later_by_an_event() {
+        let told = |state: State, was_up| {
+            let all = conditions::v1beta1(&[], &[(reasons::VM_PROVISIONED, state)], now());
+            is_milestone(&all[0], was_up)
+        };
+        let waiting = |reason| State::waiting(reason, String::new());
+        assert!(told(State::True, false) && told(State::True, true));
+        assert!(told(waiting(reasons::CLONING), false) && told(waiting(reasons::DELETING), true));
+        assert!(!told(waiting(reasons::WAITING_FOR_BOOTSTRAP_DATA), false));
+        assert!(!told(waiting(reasons::POWERING_ON), false));
+        assert!(told(waiting(reasons::POWERING_ON), true), "it was stopped");
+    }
 }

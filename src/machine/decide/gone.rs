@@ -136,7 +136,7 @@ fn seed_of(facts: &Facts, vm: &VmFact) -> Result<Option<String>, Decision> {
     if let Some(volume) = facts.attached_seed() {
         return Ok(Some(volume));
     }
-    if let Some(recorded) = facts.recorded_seed() {
+    if let Some(recorded) = facts.left_seed() {
         return Ok(Some(recorded.to_owned()));
     }
     if vm.config.tags().contains(seed::TAG) { stray_seed(facts) } else { Ok(None) }
@@ -177,7 +177,7 @@ fn without_vm(facts: &Facts) -> Decision {
     if let Some(waiting) = late(facts) {
         return waiting;
     }
-    match facts.recorded_seed() {
+    match facts.left_seed() {
         Some(volume) => match is_seed_deleted(facts, volume) {
             Ok(true) => Decision::Do(Step::ForgetSeed),
             Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),

@@ -20,16 +20,27 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if let Some(decision) = gates(facts) {
         return decision;
     }
-    if !has_finalizer(facts) {
+    let is_held = has_finalizer(facts);
+    let has_vm = facts.vmid().is_some() || facts.machine.spec.provider_id.is_some();
+    if !is_held && has_vm {
         return Decision::Do(Step::AddFinalizer);
     }
+    match wanted(facts, now, is_held) {
+        // It comes with the VMID, in one write; who has to wait for that gets it at once.
+        Decision::Wait(..) if !is_held => Decision::Do(Step::AddFinalizer),
+        decision => decision,
+    }
+}
+
+/// Nothing is claimed and nothing cloned for an object that could go without a word.
+fn wanted(facts: &Facts, now: Timestamp, is_held: bool) -> Decision {
     let unclaimed: Vec<_> = facts
         .addresses
         .iter()
         .filter(|fact| fact.claim.is_none() && fact.address.is_none())
         .map(|fact| fact.slot.clone())
         .collect();
-    if !unclaimed.is_empty() && !facts.is_seeded() {
+    if is_held && !unclaimed.is_empty() && !facts.is_seeded() {
         return Decision::Do(Step::Claim(unclaimed));
     }
     if let Some(decision) = connected(facts).or_else(|| task_in_flight(facts)) {
@@ -144,12 +155,19 @@ fn absent(facts: &Facts, vmid: VmId) -> Decision {
         return Decision::Wait(Waiting::Unknown(why), Wake::seconds(5));
     }
     let failed = facts.machine.status.as_ref().is_some_and(|s| s.clone_attempts > Some(0));
-    match (facts.recorded_node(), facts.recorded_template()) {
+    let decision = match (facts.recorded_node(), facts.recorded_template()) {
         (Some(node), Some(template)) if !failed => {
             Decision::Do(Step::Clone { vmid, node, template })
         }
         // Node or template may be what failed, or the status was lost; the VMID is free as it was.
         _ => placing::again(facts, vmid),
+    };
+    match decision {
+        // Where the seed is going to be is recorded together with the clone's task, if it is known.
+        Decision::Do(Step::Clone { .. }) if facts.iso_storages.is_none() => {
+            Decision::Look(Look::IsoStorages)
+        }
+        decision => decision,
     }
 }
 
@@ -318,7 +336,8 @@ fn elsewhere(facts: &Facts, storage: &StorageName, volume: &str, vmid: VmId) -> 
     };
     let after = all.iter().position(|one| one == storage).map_or(0, |index| index + 1);
     let next = all.iter().cycle().skip(after).take(all.len()).find(|one| *one != storage)?;
-    Some(match is_seed_deleted(facts, volume) {
+    let deleted = if facts.past.unsent_seed { Ok(true) } else { is_seed_deleted(facts, volume) };
+    Some(match deleted {
         Ok(true) => Decision::Do(Step::RecordSeed(seeds::volume(next, vmid))),
         Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         Err(first) => first,

@@ -25,6 +25,7 @@ fn stores() -> Facts {
 fn what_was_accepted_without_a_task_is_waited_for_before_it_is_asked_for_again() {
     let mut facts = reserved();
     facts.vm = Some(VmSeen::Absent);
+    facts.iso_storages = Some(Seen::Absent);
     facts.past.accepted = Some(call(Operation::Clone, 3));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Clone));
     facts.past.accepted = Some(call(Operation::Clone, 40));
@@ -107,6 +108,11 @@ fn a_storage_that_would_not_take_the_seed_is_left_for_the_next_one() {
     facts.past.refusing = Some(names[2].clone());
     facts.seed_deleted = true;
     does(&facts, |s| *s == Step::RecordSeed(volume(&names[0], vmid())));
+    // Of what was never sent nothing has to be deleted first.
+    facts.seed_deleted = false;
+    does(&facts, |s| matches!(s, Step::DeleteSeed(_)));
+    facts.past.unsent_seed = true;
+    does(&facts, |s| *s == Step::RecordSeed(volume(&names[0], vmid())));
     // With nothing else it is tried again where it was.
     let mut facts = stores();
     facts.past.refusing = Some("local".parse().unwrap());
@@ -114,6 +120,19 @@ fn a_storage_that_would_not_take_the_seed_is_left_for_the_next_one() {
         facts.iso_storages = Some(seen);
         does(&facts, |s| matches!(s, Step::StoreSeed(_)));
     }
+}
+
+#[test]
+fn a_seed_that_was_recorded_with_the_clone_is_deleted_only_if_it_can_have_been_stored() {
+    let mut facts = deleted(stores());
+    facts.vm = Some(VmSeen::Absent);
+    facts.absence_confirmed = true;
+    does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    // Before its VM was known to be ours nothing was; the file may be that of another's VM.
+    facts.machine.spec.provider_id = None;
+    does(&facts, |s| *s == Step::ReleaseClaims);
+    facts.vm = Some(VmSeen::Foreign("a container".to_owned()));
+    does(&facts, |s| *s == Step::ReleaseClaims);
 }
 
 #[test]
