@@ -55,6 +55,8 @@ pub(super) struct Remembered {
     pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
     /// The condition that an event told of last.
     pub(super) told: Option<Headline>,
+    /// When it was written last where in the queue for clones it is, if that was written last.
+    pub(super) turn_told: Option<tokio::time::Instant>,
     /// What the last pass rests until.
     pub(super) rest: Option<Rest>,
 }

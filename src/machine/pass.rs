@@ -13,7 +13,7 @@ use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
 use super::memory::{Headline, Memory};
 use super::observe;
-use super::quiet::{Bell, Rest, spread, unwritten};
+use super::quiet::{Bell, Rest, spread, unmoved, unwritten};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use super::traces::{Traces, holds};
@@ -195,11 +195,15 @@ impl<'a> Pass<'a> {
     /// How long to wait without a write, if none is needed.
     async fn untold(&self, conclusion: &Conclusion) -> Option<Duration> {
         let Conclusion::Decided(Decision::Wait(waiting, _)) = conclusion else { return None };
-        if !matches!(waiting, Waiting::Task { .. }) {
+        if !matches!(waiting, Waiting::Task { .. } | Waiting::Turn(_)) {
             return None;
         }
         let status = report::status(&self.facts, conclusion, None, (self.shared.clock)());
         let stored = self.stored.status.as_ref();
+        if let Waiting::Turn(position) = waiting {
+            let told = self.shared.memory.with(&self.key, |remembered| remembered.turn_told)?;
+            return unmoved(stored, &status, position.pause(), told.elapsed());
+        }
         let age = self.endpoint.as_ref().and_then(|endpoint| endpoint.task_age(&self.key));
         let pause = unwritten(waiting, stored, &status, age)?;
         self.tell(&status.conditions, false).await;
@@ -328,6 +332,9 @@ impl<'a> Pass<'a> {
         if is_new {
             self.remember(|past| past.unsent_seed = true);
         }
+        let queued = matches!(conclusion, Conclusion::Decided(Decision::Wait(Waiting::Turn(_), _)));
+        let turn_told = queued.then(tokio::time::Instant::now);
+        self.shared.memory.with(&self.key, |remembered| remembered.turn_told = turn_told);
         self.tell(&conditions, conclusion.is_fault()).await;
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());

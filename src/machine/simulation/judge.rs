@@ -10,9 +10,12 @@ use super::world::{State, World};
 
 impl World {
     /// A clone of which the process knows: with it no more run at once than may.
-    pub(super) fn has_cloned(&self, task: &str) {
+    pub(super) fn has_cloned(&self, task: &str, life: u64) {
         let limit = self.plan.clones.endpoint;
         let mut state = self.lock();
+        if state.life != life {
+            return;
+        }
         state.clones.insert(task.to_owned());
         let tasks = state.model.tasks();
         let runs =

@@ -115,6 +115,7 @@ async fn after(world: &Arc<World>, mishap: Option<Mishap>) -> Option<Outcome> {
 
 async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
     let what = format!("{} {}", asked.method, asked.path);
+    let life = world.lock().life;
     let mishap = match before(world, &what).await {
         Before::Goes(mishap) => mishap,
         Before::Ends(outcome) => return outcome,
@@ -159,7 +160,7 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         && asked.path.ends_with("/clone")
         && let Some(task) = response.body["data"].as_str()
     {
-        world.has_cloned(task);
+        world.has_cloned(task, life);
     }
     world.had_effect(&asked, &response);
     if let Some(outcome) = after(world, mishap).await {

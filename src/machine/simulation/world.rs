@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     pub(super) calls: u64,
     pub(super) lost_tasks: BTreeSet<String>,
+    /// Counts starts of the process.
+    pub(super) life: u64,
     /// Clones that the process that lives now has asked for.
     pub(super) clones: BTreeSet<String>,
     /// Who made the VM of a number last.
@@ -107,6 +109,7 @@ impl World {
             events: plan.events.clone(),
             calls: 0,
             lost_tasks: BTreeSet::new(),
+            life: 0,
             clones: BTreeSet::new(),
             made: BTreeMap::new(),
             strangers: BTreeSet::new(),
@@ -244,6 +247,9 @@ impl World {
             let restart = state.restart.is_some_and(|at| at <= millis);
             if restart {
                 state.restart = None;
+                // What its predecessor asked for in its last moment is not its own.
+                state.clones.clear();
+                state.life += 1;
                 state.note(millis, "the process starts".to_owned());
                 drop(state);
                 self.slot.set(Some(tokio::spawn(live(Arc::clone(self)))));
