@@ -44,6 +44,11 @@ impl Pass<'_> {
                 self.facts.status().bootstrap_data_provided = Some(true);
                 Ok(())
             }
+            Step::Reseed => {
+                self.facts.status().bootstrap_data_provided = Some(false);
+                // Else a VM without it would be started after the drive is emptied.
+                Ok(self.write_status().await?)
+            }
             Step::ForgetSeed => {
                 self.forget_seed();
                 Ok(())
@@ -212,6 +217,8 @@ impl Pass<'_> {
             Err(_) => endpoint.ledger().release(vmid, self.facts.uid()),
         }
         self.facts.vm = Some(super::facts::VmSeen::Absent);
+        // Those of another node, perhaps.
+        self.facts.iso_storages = None;
         written
     }
 

@@ -195,7 +195,7 @@ mod tests {
             status(&reserved(), &Conclusion::Decided(waits), None, now())
         };
         let (pause, second) = (Duration::from_secs(30), Duration::from_secs(1));
-        assert_eq!(unmoved(Some(&at(7)), &at(3), pause, second), Some(pause - second));
+        assert_eq!(unmoved(Some(&at(7)), &at(3), pause, second), Some(Duration::from_secs(29)));
         assert_eq!(unmoved(Some(&at(7)), &at(3), pause, pause), None);
         assert_eq!(unmoved(None, &at(3), pause, second), None);
         let mut other = at(7);

@@ -8,6 +8,7 @@ use super::super::decision::{Decision, Failure, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
 use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
+use super::moved;
 use super::settled::settled;
 use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
@@ -273,6 +274,9 @@ fn seed(
 ) -> Decision {
     let Some(vmid) = facts.vmid() else { return Decision::Look(Look::Vm) };
     // In the drive it can be only after it was stored whole.
+    if let Some(decision) = moved::eject(facts) {
+        return decision;
+    }
     if let Some(volume) = facts.attached_seed() {
         if facts.recorded_seed() != Some(&volume) {
             return Decision::Do(Step::RecordSeed(volume));
@@ -296,6 +300,9 @@ fn seed(
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
         return seed_storage(facts, vm, vmid);
     };
+    if moved::is_left_behind(facts, vm) {
+        return moved::give_up(facts, vm, volume).unwrap_or_else(|| seed_storage(facts, vm, vmid));
+    }
     match stored(facts) {
         Some(Seen::Present(())) => {
             let tags = options.get("tags").map(String::as_str);
@@ -406,6 +413,11 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
     }
     if power == Power::Running {
         return if unasked { Decision::Ready(None) } else { guest(facts) };
+    }
+    if power == Power::Stopped && moved::holds_it_up(facts) {
+        let empty = || Step::Eject(seeds::empty_drive());
+        // Of a node that joined nothing more is asked.
+        return Decision::Do(if facts.is_joined() { empty() } else { Step::Reseed });
     }
     match &facts.task {
         // The start failed, and the VM does not run: that is told, and tried again later.

@@ -6,6 +6,7 @@
 mod gone;
 mod identity;
 mod live;
+mod moved;
 mod settled;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
+use super::moved;
 use super::{is_seed_deleted, just_ended, stray_seed};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
@@ -83,6 +84,10 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
         Some(Seen::Present(Power::Halted(halt))) => {
             let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
             Decision::Wait(waiting, Wake::seconds(30))
+        }
+        // What it was started with has been read.
+        Some(Seen::Present(Power::Stopped)) if moved::holds_it_up(facts) => {
+            Decision::Do(Step::Eject(seed::empty_drive()))
         }
         Some(Seen::Present(power)) => match &facts.task {
             Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))

@@ -91,6 +91,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         guest: None,
         grown: None,
         template: None,
+        seed_is_shared: false,
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,
@@ -155,6 +156,9 @@ impl Pass<'_> {
                 self.confirm_absence(&seen);
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
+                if let Some(endpoint) = self.endpoint.clone() {
+                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint).await;
+                }
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -268,6 +272,7 @@ impl Pass<'_> {
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);
+        self.facts.seed_is_shared = self.is_seed_shared(endpoint).await;
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);

@@ -134,14 +134,8 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         let reason = Some("Parameter verification failed.".to_owned());
         return Outcome::Answer { status: 400, reason, body };
     }
-    let number = world.lock().calls;
     if let Some(Mishap::Late(millis)) = mishap {
-        let makes = asked.path.ends_with("/clone") || asked.path.ends_with("/upload");
-        if makes {
-            world.lock().under_way.insert(number);
-        }
         pass(Duration::from_millis(millis)).await;
-        world.lock().under_way.remove(&number);
     }
     world.lock().about_to(&asked);
     let mut response = effect(world, &request, fate).await;

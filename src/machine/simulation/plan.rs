@@ -5,18 +5,6 @@ use pve_fake::Release;
 use super::dice::Dice;
 use crate::hypervisor::CloneLimits;
 
-/// Faults whose remedy is under way elsewhere; the simulation leaves them out until then.
-pub(super) const LEFT_OUT: &[LeftOut] = &[LeftOut::MovedWithItsSeed, LeftOut::LateEffect];
-
-/// A fault that is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeftOut {
-    /// A VM is moved to another node while its seed is on a storage of the old one.
-    MovedWithItsSeed,
-    /// What was asked for before the finalizer went takes effect after it.
-    LateEffect,
-}
-
 /// One run.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {

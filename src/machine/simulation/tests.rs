@@ -111,7 +111,17 @@ fn what_was_found_once_stays_found() {
     // Somebody was faster, and the server refuses to start what runs at once, not by a failed task.
     let mut runs = vec![at("POST", "/status/start", 1, Mishap::RefuseAfter(500))];
     runs.extend((2..60).map(|nth| at("POST", "/status/start", nth, Mishap::Refuse(500))));
+    let moved = |begin, end, nth| {
+        let goes = Happening::VmMoved { machine: 0, node: 2 };
+        vec![at(begin, end, nth, Mishap::Happens(goes))]
+    };
     for (case, events) in [
+        ("the VM is moved before its ISO is stored", moved("GET /api/v1", "-data", 1)),
+        ("the VM is moved while its ISO is stored", moved("GET /cluster", "/tasks", 12)),
+        ("the VM is moved before its ISO is in the drive", moved("POST /nodes", "/config", 1)),
+        ("the VM is moved with its ISO before its start", moved("POST", "/status/start", 1)),
+        ("the VM is moved with its ISO while its guest boots", moved("POST", "/agent/exec", 1)),
+        ("the VM is moved when its ISO is about to be ejected", moved("POST /nodes", "/config", 2)),
         ("a VM that runs is refused to be started", runs),
         (
             "the storage of the ISO is off while the ISO is to be deleted",
@@ -123,7 +133,9 @@ fn what_was_found_once_stays_found() {
         ),
     ] {
         let run = run(&meets(&events));
-        assert_eq!(run.failure, None, "{case}:\n{}", run.trace.join("\n"));
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{case}:\n{trace}");
+        assert!(trace.contains("  ! "), "{case} does not happen:\n{trace}");
     }
 }
 

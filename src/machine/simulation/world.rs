@@ -61,10 +61,6 @@ pub(super) struct State {
     pub(super) tampered: BTreeSet<String>,
     /// Machines that are not going to come up, and whose condition has to say why.
     pub(super) doomed: BTreeSet<String>,
-    /// VMIDs of machines that were let go while a task ran that makes something.
-    pub(super) late: BTreeSet<u32>,
-    /// Calls on their way that make something.
-    pub(super) under_way: BTreeSet<u64>,
     /// Since when a clone is left without its task.
     pub(super) stuck: BTreeMap<u32, u64>,
     /// Machines that were made, and those that were deleted.
@@ -116,8 +112,6 @@ impl World {
             ends: Vec::new(),
             tampered: BTreeSet::new(),
             doomed: BTreeSet::new(),
-            late: BTreeSet::new(),
-            under_way: BTreeSet::new(),
             stuck: BTreeMap::new(),
             wished: BTreeSet::new(),
             unwanted: BTreeSet::new(),

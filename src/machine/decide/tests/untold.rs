@@ -273,3 +273,41 @@ fn a_seed_is_known_by_the_node_that_it_was_put_on() {
     );
     assert_eq!(facts.seed_node(), None);
 }
+
+#[test]
+fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
+    // The VM is on pve2.
+    let mut facts = stores();
+    facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    facts.seed_deleted = true;
+    facts.iso_storages = Some(Seen::Present(vec!["local".parse().unwrap()]));
+    does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
+    facts.seed_deleted = false;
+    facts.past.unsent_seed = true;
+    does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
+    facts.past.unsent_seed = false;
+    facts.seed_is_shared = true;
+    does(&facts, |s| matches!(s, Step::StoreSeed(_)));
+    // In the drive, it is taken out first; what runs has had it.
+    facts.seed_is_shared = false;
+    set_config(&mut facts, config_with(&[("ide0", "local:iso/user-data-105.iso,media=cdrom")]));
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    does(&facts, |s| *s == Step::RecordSeeded);
+    facts.power = Some(Seen::Present(Power::Stopped));
+    does(&facts, |s| matches!(s, Step::Eject(_)));
+}
+
+#[test]
+fn a_vm_that_was_moved_is_not_started_with_a_drive_that_it_left_behind() {
+    let mut facts = seeded();
+    facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    facts.power = Some(Seen::Present(Power::Stopped));
+    does(&facts, |s| *s == Step::Reseed);
+    facts.status().ready = true;
+    facts.listed = listed("stopped", &[]);
+    does(&facts, |s| matches!(s, Step::Eject(_)));
+    facts.status().bootstrap_iso_node = Some("pve2".to_owned());
+    does(&facts, |s| matches!(s, Step::Start(_)));
+}
