@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::decision::Step;
 use super::facts::{Past, VmFact, VmSeen};
 use super::quiet::Rest;
-use crate::api::ProxmoxMachine;
 use crate::api::conditions::Condition;
+use crate::api::{ProxmoxMachine, ProxmoxMachineStatus};
 use crate::hypervisor::ObjectKey;
 
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
@@ -28,6 +28,8 @@ const BEHIND: Duration = Duration::from_secs(30);
 pub(super) struct Remembered {
     /// UID of the machine; another one may take its name.
     owner: Option<String>,
+    /// It was seen before.
+    is_known: bool,
     /// Faults in a row.
     pub(super) faults: u32,
     /// How it fares at an endpoint that is crowded.
@@ -171,6 +173,18 @@ impl Remembered {
         past
     }
 
+    /// When a machine is seen first: whether a process before may have asked for something.
+    pub(super) fn note_heritage(&mut self, machine: &ProxmoxMachine) {
+        if std::mem::replace(&mut self.is_known, true) {
+            return;
+        }
+        let status = machine.status.as_ref();
+        let is_seeded =
+            |it: &ProxmoxMachineStatus| it.ready || it.bootstrap_data_provided == Some(true);
+        self.past.inherited =
+            machine.spec.virtual_machine_id.is_some() && !status.is_some_and(is_seeded);
+    }
+
     /// The newer of the copy and of what was written last.
     pub(super) fn newest(&mut self, copy: ProxmoxMachine) -> ProxmoxMachine {
         let version = copy.metadata.resource_version.as_ref();
@@ -192,6 +206,19 @@ mod tests {
 
     use super::super::fixture::*;
     use super::*;
+
+    #[test]
+    fn who_died_before_may_have_asked_for_something_of_a_machine_that_had_a_vmid_and_no_seed() {
+        let inherited = |first: &ProxmoxMachine, then: &ProxmoxMachine| {
+            let mut remembered = Remembered::default();
+            remembered.note_heritage(first);
+            remembered.note_heritage(then);
+            remembered.past.inherited
+        };
+        assert!(inherited(&reserved().machine, &ready().machine));
+        assert!(!inherited(&fresh().machine, &reserved().machine), "it was chosen here");
+        assert!(!inherited(&ready().machine, &reserved().machine));
+    }
 
     #[test]
     fn what_was_read_of_a_vm_serves_later_passes_but_not_its_deletion() {

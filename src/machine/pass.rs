@@ -153,10 +153,13 @@ impl<'a> Pass<'a> {
         let (stored, grown, past, vm) = shared.memory.with(&key, |remembered| {
             remembered.rest = None;
             let stored = remembered.newest(copy);
+            remembered.note_heritage(&stored);
             let vm = remembered.vm(&stored);
             (stored, remembered.grown, remembered.past_now(), vm)
         });
-        let facts = Facts { vm, grown, past, ..observe::gather(&shared.stores, stored.clone()) };
+        let process_age = shared.started.elapsed();
+        let gathered = observe::gather(&shared.stores, stored.clone());
+        let facts = Facts { vm, grown, process_age, past, ..gathered };
         let said = stored.status.as_ref();
         let said = said.and_then(|old| conditions::find(&old.conditions, reasons::VM_PROVISIONED));
         Self {

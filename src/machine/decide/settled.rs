@@ -6,7 +6,7 @@ use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
 use super::moved;
-use super::{is_seed_deleted, just_ended, stray_seed};
+use super::{is_seed_deleted, just_ended, late, stray_seed};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -137,7 +137,10 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         } else {
             Step::ForgetSeed
         }),
-        (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        // One more that is on its way would be there again.
+        (None, Some(volume)) => {
+            late(facts).unwrap_or_else(|| Decision::Do(Step::DeleteSeed(volume.to_owned())))
+        }
         (None, None) if tagged => match stray_seed(facts) {
             Err(first) => first,
             Ok(Some(volume)) => Decision::Do(Step::DeleteSeed(volume)),

@@ -140,6 +140,33 @@ fn what_was_found_once_stays_found() {
 }
 
 #[test]
+fn what_a_process_asked_for_before_it_died_is_not_left_behind_however_late_it_comes() {
+    for end in ["/clone", "/upload"] {
+        let at = |mishap| Event { at: At::Asked("POST", end, 1), mishap };
+        let gone = Happening::VmGone { machine: 0 };
+        let mut plan = meets(&[
+            at(Mishap::Late(25_000)),
+            at(Mishap::Happens(Happening::Crash)),
+            at(Mishap::Happens(gone)),
+        ]);
+        plan.machines[0].deleted = Some(8_000);
+        let run = run(&plan);
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{end}:\n{trace}");
+        assert!(trace.contains("the process dies"), "{end}:\n{trace}");
+    }
+}
+
+#[test]
+fn an_upload_of_a_process_that_died_is_not_left_behind_a_node_that_joined() {
+    let at = |mishap| Event { at: At::Asked("POST", "/upload", 1), mishap };
+    let mut plan = meets(&[at(Mishap::Late(28_000)), at(Mishap::Happens(Happening::Crash))]);
+    plan.machines[0].skip_agent = true;
+    let run = run(&plan);
+    assert_eq!(run.failure, None, "{}", run.trace.join("\n"));
+}
+
+#[test]
 fn a_clone_that_was_not_sent_is_no_attempt() {
     for (mishap, attempts) in [(Mishap::NotConnected, 0), (Mishap::Refuse(500), 1)] {
         let event = Event { at: At::Asked("POST", "/clone", 1), mishap };
