@@ -8,7 +8,7 @@ use super::decision::Step;
 use super::facts::{Past, VmFact, VmSeen};
 use super::quiet::Rest;
 use crate::api::conditions::Condition;
-use crate::api::{ProxmoxMachine, ProxmoxMachineStatus};
+use crate::api::{ProxmoxMachine, ProxmoxMachineStatus, reasons};
 use crate::hypervisor::ObjectKey;
 
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
@@ -30,6 +30,8 @@ pub(super) struct Remembered {
     owner: Option<String>,
     /// It was seen before.
     is_known: bool,
+    /// Conflicts in a row.
+    pub(super) conflicts: u32,
     /// Faults in a row.
     pub(super) faults: u32,
     /// How it fares at an endpoint that is crowded.
@@ -80,6 +82,17 @@ impl Headline {
         let Condition { status, reason, severity, .. } = condition;
         Self { status: status.clone(), reason: reason.clone(), severity: severity.clone() }
     }
+}
+
+/// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
+/// is in the condition for as long as it takes; that a machine that was up is started again is news.
+pub(super) fn is_milestone(condition: &Condition, was_up: bool) -> bool {
+    let is_step = match condition.reason.as_deref() {
+        Some(reasons::CLONING | reasons::DELETING) => true,
+        Some(reasons::POWERING_ON) => was_up,
+        _ => false,
+    };
+    is_step || condition.status == "True"
 }
 
 impl Memory {
@@ -206,6 +219,21 @@ mod tests {
 
     use super::super::fixture::*;
     use super::*;
+    use crate::api::conditions::{self, State};
+
+    #[test]
+    fn the_way_up_is_told_by_its_condition_and_what_people_read_of_later_by_an_event() {
+        let told = |state: State, was_up| {
+            let all = conditions::v1beta1(&[], &[(reasons::VM_PROVISIONED, state)], now());
+            is_milestone(&all[0], was_up)
+        };
+        let waiting = |reason| State::waiting(reason, String::new());
+        assert!(told(State::True, false) && told(State::True, true));
+        assert!(told(waiting(reasons::CLONING), false) && told(waiting(reasons::DELETING), true));
+        assert!(!told(waiting(reasons::WAITING_FOR_BOOTSTRAP_DATA), false));
+        assert!(!told(waiting(reasons::POWERING_ON), false));
+        assert!(told(waiting(reasons::POWERING_ON), true), "it was stopped");
+    }
 
     #[test]
     fn who_died_before_may_have_asked_for_something_of_a_machine_that_had_a_vmid_and_no_seed() {

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
-use super::memory::{Headline, Memory};
+use super::memory::{Headline, Memory, is_milestone};
 use super::observe;
 use super::quiet::{Bell, Rest, spread, unmoved, unwritten};
 use super::report::{self, Conclusion};
@@ -29,6 +29,9 @@ const TURNS: usize = 100;
 
 /// How often in a row one step is done before its success is doubted.
 const VAIN: u32 = 3;
+
+/// How many conflicts in a row are others' changes that are about to arrive.
+const CONFLICTS: u32 = 3;
 
 /// First and longest pause after a fault.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
@@ -64,11 +67,24 @@ impl Shared {
             Some(wake) => Ok(wake),
             None => Box::pin(Pass::new(self, machine).run()).await,
         };
+        let wake = wake.map_err(|why| self.behind(&key, why));
         // It may have gone meanwhile by other hands.
         if !holds(&self.stores.machines, &key, &uid) {
             self.traces.forget(&key, &uid);
         }
         wake
+    }
+
+    /// Whose copy of the object goes on being old waits for a newer one rather than try again.
+    fn behind(&self, key: &ObjectKey, why: Interrupted) -> Interrupted {
+        if !matches!(why, Interrupted::Conflict) {
+            return why;
+        }
+        let times = self.memory.with(key, |remembered| {
+            remembered.conflicts = remembered.conflicts.saturating_add(1);
+            remembered.conflicts
+        });
+        if times > CONFLICTS { Interrupted::Behind } else { why }
     }
 
     /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
@@ -92,6 +108,9 @@ pub(super) enum Interrupted {
     /// Somebody else changed the object.
     #[error("the object changed meanwhile")]
     Conflict,
+    /// The same again and again: the copy that the pass starts from does not get newer.
+    #[error("what the API server tells of the object is behind what it holds")]
+    Behind,
     /// The endpoint has as many to serve as it may, and does not go on.
     #[error("the Proxmox endpoint hangs")]
     Crowded,
@@ -218,6 +237,7 @@ impl<'a> Pass<'a> {
         let wake = spread(wake, (self.shared.chance)());
         let version = self.stored.metadata.resource_version.clone();
         self.shared.memory.with(&self.key, |remembered| {
+            remembered.conflicts = 0;
             remembered.rest = version.map(|version| Rest::new(version, wake));
         });
         wake
@@ -445,36 +465,4 @@ fn keeps_the_vm(conclusion: &Conclusion) -> bool {
 /// Whether the API server would refuse the same again: not for want of time or a newer version.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
-}
-
-/// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
-/// is in the condition for as long as it takes; that a machine that was up is started again is news.
-fn is_milestone(condition: &conditions::Condition, was_up: bool) -> bool {
-    let is_step = match condition.reason.as_deref() {
-        Some(reasons::CLONING | reasons::DELETING) => true,
-        Some(reasons::POWERING_ON) => was_up,
-        _ => false,
-    };
-    is_step || condition.status == "True"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::fixture::now;
-    use super::*;
-    use crate::api::conditions::State;
-
-    #[test]
-    fn the_way_up_is_told_by_its_condition_and_what_people_read_of_later_by_an_event() {
-        let told = |state: State, was_up| {
-            let all = conditions::v1beta1(&[], &[(reasons::VM_PROVISIONED, state)], now());
-            is_milestone(&all[0], was_up)
-        };
-        let waiting = |reason| State::waiting(reason, String::new());
-        assert!(told(State::True, false) && told(State::True, true));
-        assert!(told(waiting(reasons::CLONING), false) && told(waiting(reasons::DELETING), true));
-        assert!(!told(waiting(reasons::WAITING_FOR_BOOTSTRAP_DATA), false));
-        assert!(!told(waiting(reasons::POWERING_ON), false));
-        assert!(told(waiting(reasons::POWERING_ON), true), "it was stopped");
-    }
 }
