@@ -243,18 +243,22 @@ impl Endpoint {
 
     /// The storages of a node, as read at most ten seconds ago.
     pub async fn storages(&self, node: &NodeName) -> Result<Vec<StorageStatus>, pve::Error> {
-        self.storages.get(node.clone(), KEPT, async || self.client.storages(node).await).await
+        let awaited = || pve::Error::awaited("GET", &format!("/nodes/{node}/storage"));
+        let read = async || self.client.storages(node).await;
+        self.storages.get(node.clone(), KEPT, awaited, read).await
     }
 
     /// The configuration of a template, as read at most ten seconds ago.
     pub async fn template(&self, node: &NodeName, vmid: VmId) -> Result<VmConfig, pve::Error> {
         let read = async || self.client.vm_config(node, vmid).await;
-        self.templates.get((node.clone(), vmid), KEPT, read).await
+        let awaited = || pve::Error::awaited("GET", &format!("/nodes/{node}/qemu/{vmid}/config"));
+        self.templates.get((node.clone(), vmid), KEPT, awaited, read).await
     }
 
     /// The lowest VMID that was free at most ten seconds ago, in the datacenter's range.
     pub async fn next_id(&self) -> Result<VmId, pve::Error> {
-        self.next_id.get((), KEPT, async || self.client.next_id().await).await
+        let awaited = || pve::Error::awaited("GET", "/cluster/nextid");
+        self.next_id.get((), KEPT, awaited, async || self.client.next_id().await).await
     }
 
     /// How guests boot.

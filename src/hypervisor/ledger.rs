@@ -6,6 +6,7 @@
 //! refused and made again. It lives as long as the process; after a restart the VMIDs recorded in
 //! the ProxmoxMachines take its place. Nothing here waits or talks to anyone.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -84,6 +85,15 @@ impl Ledger {
         }
     }
 
+    /// Enters what the copy of a ProxmoxMachine records of which nothing is known, as after a restart.
+    /// A choice that is being written is newer than the copy.
+    pub fn recall(&mut self, vmid: VmId, promise: Promise) {
+        if let Entry::Vacant(vacant) = self.promises.entry(vmid) {
+            vacant.insert(promise);
+            self.version += 1;
+        }
+    }
+
     /// Ends the promise of `vmid` to `owner`: the VM is listed now, or was given up.
     pub fn release(&mut self, vmid: VmId, owner: &str) {
         if self.promises.get(&vmid).is_some_and(|held| held.owner == owner) {
@@ -114,6 +124,18 @@ mod tests {
 
     fn promise(owner: &str) -> Promise {
         Promise { owner: owner.to_owned(), node: None, memory: 0, group: "c/workers".to_owned() }
+    }
+
+    #[test]
+    fn a_copy_that_is_behind_does_not_undo_a_choice() {
+        let mut ledger = Ledger::default();
+        let at = |node: &str| Promise { node: node.parse().ok(), ..promise("a") };
+        ledger.recall(VmId::MIN, at("pve3"));
+        assert_eq!(ledger.promise(ledger.version(), VmId::MIN, at("pve1")), Ok(()));
+        let version = ledger.version();
+        ledger.recall(VmId::MIN, at("pve3"));
+        assert_eq!(ledger.promises().get(&VmId::MIN), Some(&at("pve1")));
+        assert_eq!(ledger.version(), version);
     }
 
     #[test]

@@ -44,6 +44,11 @@ impl Pass<'_> {
                 self.facts.status().bootstrap_data_provided = Some(true);
                 Ok(())
             }
+            Step::Reseed => {
+                self.facts.status().bootstrap_data_provided = Some(false);
+                // Else a VM without it would be started after the drive is emptied.
+                Ok(self.write_status().await?)
+            }
             Step::ForgetSeed => {
                 self.forget_seed();
                 Ok(())
@@ -135,8 +140,11 @@ impl Pass<'_> {
     /// A storage that has no room for the seed, is away, or may not be written to, is left for
     /// another one.
     fn note_refusing(&mut self, operation: Operation, cause: Option<Cause>, class: Class) {
-        let refuses =
-            matches!(cause, Some(Cause::NoSpace | Cause::StorageMissing)) || class == Class::Denied;
+        // What lies on a storage that is switched off cannot be deleted, and is not forgotten.
+        let is_off = cause == Some(Cause::StorageInactive) && self.facts.past.unsent_seed;
+        let refuses = matches!(cause, Some(Cause::NoSpace | Cause::StorageMissing))
+            || class == Class::Denied
+            || is_off;
         if operation == Operation::Upload && refuses {
             let storage = self.facts.recorded_seed().and_then(seed::storage_of);
             self.remember(|past| past.refusing.clone_from(&storage));
@@ -209,6 +217,8 @@ impl Pass<'_> {
             Err(_) => endpoint.ledger().release(vmid, self.facts.uid()),
         }
         self.facts.vm = Some(super::facts::VmSeen::Absent);
+        // Those of another node, perhaps.
+        self.facts.iso_storages = None;
         written
     }
 
@@ -348,6 +358,7 @@ impl Pass<'_> {
 
     async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {
         let node = self.vm_node().map(|node| node.to_string());
+        let unsent = !self.facts.is_deleted() && self.facts.attached_seed().is_none();
         self.facts.status().bootstrap_iso = Some(volume.clone());
         self.facts.status().bootstrap_iso_node = node;
         self.write_status().await?;
@@ -359,6 +370,7 @@ impl Pass<'_> {
             );
             self.facts.records_lost = true;
         }
+        self.remember(|past| past.unsent_seed = unsent);
         Ok(())
     }
 
@@ -429,7 +441,13 @@ impl Pass<'_> {
                 return Err(Setback::Fault(Operation::Upload, Fault::new(Class::Invalid, why)));
             }
         };
-        match endpoint.client().upload_iso(&node, storage, &file_name(vmid), image.into()).await {
+        let asked =
+            endpoint.client().upload_iso(&node, storage, &file_name(vmid), image.into()).await;
+        let was_sent = asked.as_ref().err().is_none_or(pve::Error::outcome_unknown);
+        if was_sent {
+            self.remember(|past| past.unsent_seed = false);
+        }
+        match asked {
             Ok(upid) => {
                 self.started(&endpoint, Operation::Upload, upid);
                 Ok(())

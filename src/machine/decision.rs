@@ -100,6 +100,8 @@ pub(super) enum Step {
     StoreSeed(StorageName),
     /// Record that the VM has its seed.
     RecordSeeded,
+    /// Record that the VM needs its seed once more.
+    Reseed,
     /// Record that the seed is gone from its storage.
     ForgetSeed,
     /// Take the tag off a VM whose seed is gone.

@@ -74,6 +74,10 @@ pub(super) struct Facts {
     pub grown: Option<u32>,
     /// The configuration of a template, when it was read.
     pub template: Option<(TemplateRef, Seen<VmConfig>)>,
+    /// The storage of the recorded seed is known to be the same one on all nodes.
+    pub seed_is_shared: bool,
+    /// How long this process has been at work.
+    pub process_age: Duration,
     /// The seed was deleted in this pass.
     pub seed_deleted: bool,
     /// The API server does not keep `status.bootstrapISO`: the installed CRD is capmox's.
@@ -91,16 +95,22 @@ pub(super) struct Facts {
 }
 
 /// What this process remembers of earlier passes. All of it is lost with the process.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Past {
     /// What Proxmox accepted last without a task to follow.
     pub accepted: Option<Call>,
     /// The latest call whose answer was lost, and whose effect would leave something behind.
     pub lost: Option<Call>,
+    /// A process before this one may have asked for something whose answer nobody heard: the machine
+    /// had a VMID and not its seed when this one saw it first.
+    pub inherited: bool,
     /// A clone under the recorded VMID was asked for, and not refused.
     pub cloned: bool,
     /// The storage that would not take the seed last.
     pub refusing: Option<StorageName>,
+    /// Nothing was stored yet of the seed that is recorded.
+    pub unsent_seed: bool,
     /// The VM was taken out of HA, or cannot be.
     pub outside_ha: bool,
     /// The guest was asked to shut down.
@@ -372,6 +382,12 @@ impl Facts {
     /// The volume id of the seed ISO as recorded.
     pub(super) fn recorded_seed(&self) -> Option<&str> {
         self.machine.status.as_ref()?.bootstrap_iso.as_deref()
+    }
+
+    /// The recorded seed, if anything can have been stored of it: it is recorded with the clone, and
+    /// stored when the provider id tells whose the VM is.
+    pub(super) fn left_seed(&self) -> Option<&str> {
+        self.recorded_seed().filter(|_| self.machine.spec.provider_id.is_some())
     }
 
     /// The node on whose storage the seed was put, as recorded.

@@ -80,6 +80,8 @@ pub(super) fn fresh() -> Facts {
         guest: None,
         grown: None,
         template: None,
+        seed_is_shared: false,
+        process_age: std::time::Duration::from_hours(1),
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::decision::Step;
 use super::facts::{Past, VmFact, VmSeen};
 use super::quiet::Rest;
-use crate::api::ProxmoxMachine;
 use crate::api::conditions::Condition;
+use crate::api::{ProxmoxMachine, ProxmoxMachineStatus, reasons};
 use crate::hypervisor::ObjectKey;
 
 /// What is remembered of machines between passes. All of it may be lost: it only makes things
@@ -28,6 +28,10 @@ const BEHIND: Duration = Duration::from_secs(30);
 pub(super) struct Remembered {
     /// UID of the machine; another one may take its name.
     owner: Option<String>,
+    /// It was seen before.
+    is_known: bool,
+    /// Conflicts in a row.
+    pub(super) conflicts: u32,
     /// Faults in a row.
     pub(super) faults: u32,
     /// How it fares at an endpoint that is crowded.
@@ -55,6 +59,8 @@ pub(super) struct Remembered {
     pub(super) vm: Option<(VmFact, tokio::time::Instant)>,
     /// The condition that an event told of last.
     pub(super) told: Option<Headline>,
+    /// When it was written last where in the queue for clones it is, if that was written last.
+    pub(super) turn_told: Option<tokio::time::Instant>,
     /// What the last pass rests until.
     pub(super) rest: Option<Rest>,
 }
@@ -76,6 +82,17 @@ impl Headline {
         let Condition { status, reason, severity, .. } = condition;
         Self { status: status.clone(), reason: reason.clone(), severity: severity.clone() }
     }
+}
+
+/// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
+/// is in the condition for as long as it takes; that a machine that was up is started again is news.
+pub(super) fn is_milestone(condition: &Condition, was_up: bool) -> bool {
+    let is_step = match condition.reason.as_deref() {
+        Some(reasons::CLONING | reasons::DELETING) => true,
+        Some(reasons::POWERING_ON) => was_up,
+        _ => false,
+    };
+    is_step || condition.status == "True"
 }
 
 impl Memory {
@@ -174,6 +191,18 @@ impl Remembered {
         past
     }
 
+    /// When a machine is seen first: whether a process before may have asked for something.
+    pub(super) fn note_heritage(&mut self, machine: &ProxmoxMachine) {
+        if std::mem::replace(&mut self.is_known, true) {
+            return;
+        }
+        let status = machine.status.as_ref();
+        let is_seeded =
+            |it: &ProxmoxMachineStatus| it.ready || it.bootstrap_data_provided == Some(true);
+        self.past.inherited =
+            machine.spec.virtual_machine_id.is_some() && !status.is_some_and(is_seeded);
+    }
+
     /// The newer of the copy and of what was written last.
     pub(super) fn newest(&mut self, copy: ProxmoxMachine) -> ProxmoxMachine {
         let version = copy.metadata.resource_version.as_ref();
@@ -199,6 +228,34 @@ mod tests {
 
     use super::super::fixture::*;
     use super::*;
+    use crate::api::conditions::{self, State};
+
+    #[test]
+    fn the_way_up_is_told_by_its_condition_and_what_people_read_of_later_by_an_event() {
+        let told = |state: State, was_up| {
+            let all = conditions::v1beta1(&[], &[(reasons::VM_PROVISIONED, state)], now());
+            is_milestone(&all[0], was_up)
+        };
+        let waiting = |reason| State::waiting(reason, String::new());
+        assert!(told(State::True, false) && told(State::True, true));
+        assert!(told(waiting(reasons::CLONING), false) && told(waiting(reasons::DELETING), true));
+        assert!(!told(waiting(reasons::WAITING_FOR_BOOTSTRAP_DATA), false));
+        assert!(!told(waiting(reasons::POWERING_ON), false));
+        assert!(told(waiting(reasons::POWERING_ON), true), "it was stopped");
+    }
+
+    #[test]
+    fn who_died_before_may_have_asked_for_something_of_a_machine_that_had_a_vmid_and_no_seed() {
+        let inherited = |first: &ProxmoxMachine, then: &ProxmoxMachine| {
+            let mut remembered = Remembered::default();
+            remembered.note_heritage(first);
+            remembered.note_heritage(then);
+            remembered.past.inherited
+        };
+        assert!(inherited(&reserved().machine, &ready().machine));
+        assert!(!inherited(&fresh().machine, &reserved().machine), "it was chosen here");
+        assert!(!inherited(&ready().machine, &reserved().machine));
+    }
 
     #[test]
     fn what_was_written_last_is_kept_until_the_copy_has_it() {

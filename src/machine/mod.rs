@@ -56,6 +56,9 @@ const FIRST_READING: Duration = Duration::from_secs(10);
 /// Soon again: something is about to arrive.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+/// Until a machine is tried again whose copy is old; the newer one makes it be tried before.
+const BEHIND: Duration = Duration::from_secs(3);
+
 /// Until an endpoint that hangs is asked again by a machine that found it crowded.
 const CROWDED: Duration = Duration::from_secs(5);
 
@@ -186,6 +189,7 @@ const fn action(wake: Wake) -> Action {
 const fn pause_after(error: &Interrupted) -> Duration {
     match error {
         Interrupted::Conflict => AT_ONCE,
+        Interrupted::Behind => BEHIND,
         Interrupted::Crowded => CROWDED,
         Interrupted::Api(_) => Duration::from_secs(5),
     }

@@ -11,9 +11,9 @@ use tracing::{debug, info, warn};
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
-use super::memory::{Headline, Memory};
+use super::memory::{Headline, Memory, is_milestone};
 use super::observe;
-use super::quiet::{Bell, Rest, spread, unwritten};
+use super::quiet::{Bell, Rest, spread, unmoved, unwritten};
 use super::report::{self, Conclusion};
 use super::stores::Stores;
 use super::traces::{Traces, holds};
@@ -30,6 +30,9 @@ const TURNS: usize = 100;
 
 /// How often in a row one step is done before its success is doubted.
 const VAIN: u32 = 3;
+
+/// How many conflicts in a row are others' changes that are about to arrive.
+const CONFLICTS: u32 = 3;
 
 /// First and longest pause after a fault.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
@@ -65,11 +68,24 @@ impl Shared {
             Some(wake) => Ok(wake),
             None => Box::pin(Pass::new(self, machine).run()).await,
         };
+        let wake = wake.map_err(|why| self.behind(&key, why));
         // It may have gone meanwhile by other hands.
         if !holds(&self.stores.machines, &key, &uid) {
             self.traces.forget(&key, &uid);
         }
         wake
+    }
+
+    /// Whose copy of the object goes on being old waits for a newer one rather than try again.
+    fn behind(&self, key: &ObjectKey, why: Interrupted) -> Interrupted {
+        if !matches!(why, Interrupted::Conflict) {
+            return why;
+        }
+        let times = self.memory.with(key, |remembered| {
+            remembered.conflicts = remembered.conflicts.saturating_add(1);
+            remembered.conflicts
+        });
+        if times > CONFLICTS { Interrupted::Behind } else { why }
     }
 
     /// What to go on waiting for, if nothing has happened since the last pass but its own writes.
@@ -93,6 +109,9 @@ pub(super) enum Interrupted {
     /// Somebody else changed the object.
     #[error("the object changed meanwhile")]
     Conflict,
+    /// The same again and again: the copy that the pass starts from does not get newer.
+    #[error("what the API server tells of the object is behind what it holds")]
+    Behind,
     /// The endpoint has as many to serve as it may, and does not go on.
     #[error("the Proxmox endpoint hangs")]
     Crowded,
@@ -154,10 +173,13 @@ impl<'a> Pass<'a> {
         let (stored, grown, past, vm) = shared.memory.with(&key, |remembered| {
             remembered.rest = None;
             let stored = remembered.newest(copy);
+            remembered.note_heritage(&stored);
             let vm = remembered.vm(&stored);
             (stored, remembered.grown, remembered.past_now(), vm)
         });
-        let facts = Facts { vm, grown, past, ..observe::gather(&shared.stores, stored.clone()) };
+        let process_age = shared.started.elapsed();
+        let gathered = observe::gather(&shared.stores, stored.clone());
+        let facts = Facts { vm, grown, process_age, past, ..gathered };
         let said = stored.status.as_ref();
         let said = said.and_then(|old| conditions::find(&old.conditions, reasons::VM_PROVISIONED));
         Self {
@@ -196,11 +218,15 @@ impl<'a> Pass<'a> {
     /// How long to wait without a write, if none is needed.
     async fn untold(&self, conclusion: &Conclusion) -> Option<Duration> {
         let Conclusion::Decided(Decision::Wait(waiting, _)) = conclusion else { return None };
-        if !matches!(waiting, Waiting::Task { .. }) {
+        if !matches!(waiting, Waiting::Task { .. } | Waiting::Turn(_)) {
             return None;
         }
         let status = report::status(&self.facts, conclusion, None, (self.shared.clock)());
         let stored = self.stored.status.as_ref();
+        if let Waiting::Turn(position) = waiting {
+            let told = self.shared.memory.with(&self.key, |remembered| remembered.turn_told)?;
+            return unmoved(stored, &status, position.pause(), told.elapsed());
+        }
         let age = self.endpoint.as_ref().and_then(|endpoint| endpoint.task_age(&self.key));
         let pause = unwritten(waiting, stored, &status, age)?;
         self.tell(&status.conditions, false).await;
@@ -212,6 +238,7 @@ impl<'a> Pass<'a> {
         let wake = spread(wake, (self.shared.chance)());
         let version = self.stored.metadata.resource_version.clone();
         self.shared.memory.with(&self.key, |remembered| {
+            remembered.conflicts = 0;
             remembered.rest = version.map(|version| Rest::new(version, wake));
         });
         wake
@@ -323,8 +350,15 @@ impl<'a> Pass<'a> {
         let status = report::status(&self.facts, conclusion, pause, at);
         let old = self.stored.status.clone().unwrap_or_default();
         let conditions = status.conditions.clone();
+        let is_new = status.bootstrap_iso.is_some() && old.bootstrap_iso.is_none();
         self.facts.machine.status = Some(status);
         self.write_status().await?;
+        if is_new {
+            self.remember(|past| past.unsent_seed = true);
+        }
+        let queued = matches!(conclusion, Conclusion::Decided(Decision::Wait(Waiting::Turn(_), _)));
+        let turn_told = queued.then(tokio::time::Instant::now);
+        self.shared.memory.with(&self.key, |remembered| remembered.turn_told = turn_told);
         self.tell(&conditions, conclusion.is_fault()).await;
         if let Conclusion::Faulted(operation, fault) = conclusion {
             warn!(class = %fault.class, "could not {}: {fault}", operation.verb());
@@ -374,7 +408,8 @@ impl<'a> Pass<'a> {
         let message = condition.message.as_deref().unwrap_or_default();
         info!(status = condition.status, reason, message, "VMProvisioned");
         let bad = is_fault || matches!(condition.severity.as_deref(), Some("Warning" | "Error"));
-        if bad || is_milestone(condition) {
+        let was_up = self.stored.status.as_ref().is_some_and(|status| status.ready);
+        if bad || is_milestone(condition, was_up) {
             let type_ = if bad { EventType::Warning } else { EventType::Normal };
             self.publish(type_, reason, message).await;
         }
@@ -431,11 +466,4 @@ fn keeps_the_vm(conclusion: &Conclusion) -> bool {
 /// Whether the API server would refuse the same again: not for want of time or a newer version.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
-}
-
-/// Whether people want to read of it afterwards: the steps of a life. What is waited for on the way
-/// is in the condition for as long as it takes.
-fn is_milestone(condition: &conditions::Condition) -> bool {
-    let steps = [reasons::CLONING, reasons::POWERING_ON, reasons::DELETING];
-    condition.status == "True" || condition.reason.as_deref().is_some_and(|it| steps.contains(&it))
 }

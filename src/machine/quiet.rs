@@ -130,6 +130,21 @@ pub(super) fn unwritten(
     BRIEF.checked_sub(age?).filter(|left| !left.is_zero())
 }
 
+/// How long to wait without writing where in the queue for clones a machine is, `pause` being how
+/// often that is told: others who come and go would have it written again and again.
+pub(super) fn unmoved(
+    stored: Option<&ProxmoxMachineStatus>,
+    new: &ProxmoxMachineStatus,
+    pause: Duration,
+    told: Duration,
+) -> Option<Duration> {
+    let headline = |status| says(status).map(|(status, reason, _)| (status, reason));
+    if headline(stored?) != headline(new) {
+        return None;
+    }
+    pause.checked_sub(told).filter(|left| !left.is_zero())
+}
+
 /// What its condition says: status, reason and message.
 fn says(status: &ProxmoxMachineStatus) -> Option<(&str, Option<&str>, Option<&str>)> {
     let told = conditions::find(&status.conditions, reasons::VM_PROVISIONED)?;
@@ -143,6 +158,7 @@ mod tests {
     use super::super::report::{Conclusion, status};
     use super::*;
     use crate::fault::{Class, Fault};
+    use crate::hypervisor::Position;
 
     /// Stored while a machine waited for this, and what a pass that waits for its task does then.
     fn after(stored: Waiting, age: Duration) -> Option<Duration> {
@@ -169,6 +185,24 @@ mod tests {
         assert_eq!(after(task(None), age), Some(TOLD));
         assert_eq!(after(task(Some("no answer")), age), None, "the node answers again");
         assert_eq!(after(Waiting::Connection(lost), age), None, "so does the endpoint");
+    }
+
+    #[test]
+    fn where_in_the_queue_a_machine_is_is_told_now_and_then_only() {
+        let at = |number| {
+            let position = Position { number, of: 9, at: "pve2".to_owned(), limit: 4 };
+            let waits = Decision::Wait(Waiting::Turn(position), Wake::OnChange);
+            status(&reserved(), &Conclusion::Decided(waits), None, now())
+        };
+        let (pause, second) = (Duration::from_secs(30), Duration::from_secs(1));
+        assert_eq!(unmoved(Some(&at(7)), &at(3), pause, second), Some(Duration::from_secs(29)));
+        assert_eq!(unmoved(Some(&at(7)), &at(3), pause, pause), None);
+        assert_eq!(unmoved(None, &at(3), pause, second), None);
+        let mut other = at(7);
+        for condition in &mut other.conditions {
+            condition.reason = Some(reasons::UNKNOWN.to_owned());
+        }
+        assert_eq!(unmoved(Some(&other), &at(3), pause, second), None, "it is news");
     }
 
     #[test]

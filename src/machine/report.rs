@@ -10,6 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Failure, Waiting, Wake};
 use super::facts::Facts;
+use super::seed;
 use crate::api::conditions::{self, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{
     IpAddresses, MachineAddress, MachineAddressType, NetworkStatus, ProxmoxMachineStatus, reasons,
@@ -107,6 +108,7 @@ pub(super) fn status(
             _ => None,
         };
     }
+    seed::foresee(facts, &mut status);
     status.retry_after = match (pause, conclusion) {
         (None, _) if !asked => status.retry_after,
         (Some(pause), _) => later(now, pause),

@@ -7,12 +7,14 @@ use secrecy::ExposeSecret;
 
 use super::decide::provider_id;
 use super::facts::{BootstrapData, Facts, VmSeen};
-use crate::api::AdditionalNetworkDevice;
+use crate::api::{AdditionalNetworkDevice, ProxmoxMachineStatus};
 use crate::bootstrap::network::{Ethernet, NetworkPlan, Static, asked};
 use crate::bootstrap::{Format, Metadata, Place, Problem, SeedFiles, asks_for_place, seed};
+use crate::hypervisor::{Operation, TaskState};
 use crate::ids::{StorageName, VmId};
 use crate::ipam::{DEFAULT_DEVICE, Family};
 use crate::pve::VmConfig;
+use crate::seen::Seen;
 
 /// Tag of a VM whose seed is in use: capmox's, so that each cleans up after the other.
 pub(super) const TAG: &str = "go-proxmox+cloud-init";
@@ -110,6 +112,21 @@ fn address(facts: &Facts, device: &str, family: Family) -> Option<Static> {
 /// Volume id of a VM's seed.
 pub(super) fn volume(storage: &StorageName, vmid: VmId) -> String {
     format!("{storage}:iso/{}", seed::file_name(vmid))
+}
+
+/// Where the seed is going to be, recorded together with the task of the clone that is to get it: by
+/// the time of its upload it has to be. Where that is not known yet it is a write of its own.
+pub(super) fn foresee(facts: &Facts, status: &mut ProxmoxMachineStatus) {
+    let clones =
+        matches!(&facts.task, Some(TaskState::Running { operation: Operation::Clone, .. }));
+    let (Some(vmid), Some(Seen::Present(storages))) = (facts.vmid(), &facts.iso_storages) else {
+        return;
+    };
+    let is_due = clones && facts.machine.spec.provider_id.is_none() && !facts.is_deleted();
+    if let Some(storage) = storages.first().filter(|_| is_due && status.bootstrap_iso.is_none()) {
+        status.bootstrap_iso = Some(volume(storage, vmid));
+        status.bootstrap_iso_node.clone_from(&status.proxmox_node);
+    }
 }
 
 /// Whether a volume id is that of a VM's seed, on whatever storage.

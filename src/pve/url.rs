@@ -95,9 +95,10 @@ impl FromStr for BaseUrl {
         }
         url.set_query(None);
         url.set_fragment(None);
-        let path = url.path().trim_end_matches('/');
+        // A quote may have come before what was just taken off.
+        let path = url.path().trim_end_matches(['/', '\'']);
         let prefix = path.strip_suffix("/api2/json").or_else(|| path.strip_suffix("/api2"));
-        let prefix = prefix.unwrap_or(path).trim_end_matches('/').to_owned();
+        let prefix = prefix.unwrap_or(path).trim_end_matches(['/', '\'']).to_owned();
         if prefix.split('/').any(|segment| segment == "api2") {
             return Err(InvalidUrl::Path(prefix));
         }
@@ -143,6 +144,7 @@ mod tests {
             ("https://pve:8006/api2/json", "https://pve:8006"),
             ("https://pve:8006/api2/json/\n", "https://pve:8006"),
             ("https://pve:8006//", "https://pve:8006"),
+            ("https://pve:8006/'#v1", "https://pve:8006"),
             ("pve:8006", "https://pve:8006"),
             ("pve", "https://pve:8006"),
             ("10.0.0.1/\n", "https://10.0.0.1:8006"),

@@ -41,7 +41,7 @@ const MUST: &[(&str, &str)] = &[
     ("GET /cluster/tasks", ""),
     ("GET /cluster/resources", ""),
     ("PATCH proxmoxmachines finalizers", ""),
-    ("PATCH proxmoxmachines virtualMachineID", ""),
+    ("PATCH proxmoxmachines ", "virtualMachineID"),
     ("PATCH proxmoxmachines providerID", ""),
     ("PATCH proxmoxmachines/status ", "templateRef"),
     ("PATCH proxmoxmachines/status ", "taskRef,vmStatus"),

@@ -19,6 +19,39 @@ use crate::image::{self, FOLDER, ImageArguments, ReleaseArguments};
 /// Nobody, in Debian.
 const OTHER_USER: u32 = 65534;
 
+/// Beginnings of what clients of package registries are told in the environment, in either letter case:
+/// the way out of this network, whom to trust on it, and mirrors. The rest of the environment stays
+/// behind, `CARGO_HOME` and `RUSTUP_HOME` too: the other place has its own.
+const WAYS_OUT: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_REGISTRIES_",
+    "CARGO_REGISTRY_DEFAULT",
+    "CARGO_SOURCE_",
+    "GOFLAGS",
+    "GOINSECURE",
+    "GONOPROXY",
+    "GONOSUMDB",
+    "GOPRIVATE",
+    "GOPROXY",
+    "GOSUMDB",
+    "RUSTUP_DIST_SERVER",
+    "RUSTUP_UPDATE_ROOT",
+];
+
+/// Whether a variable is one of them. Tokens of registries are needed to publish only.
+fn is_way_out(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    WAYS_OUT.iter().any(|one| name.starts_with(one)) && !name.ends_with("_TOKEN")
+}
+
 /// Makes both and compares.
 pub(crate) fn compare(arguments: &ImageArguments) -> Result<()> {
     let root = testbed::root();
@@ -87,6 +120,11 @@ impl Elsewhere {
                 run(Command::new("cp").arg("-a").arg(source).arg(&registry))?;
             }
         }
+        // Mirrors, perhaps, without which nothing can be fetched.
+        let settings = crate::program::cargo_home()?.join("config.toml");
+        if settings.is_file() {
+            fs::copy(settings, elsewhere.home.join(".cargo/config.toml"))?;
+        }
         fs::create_dir(&elsewhere.tools)?;
         fs::copy(Binaries::new().path("kustomize")?, elsewhere.tools.join("kustomize"))?;
         if elsewhere.is_root {
@@ -111,10 +149,12 @@ impl Elsewhere {
         let mut path = self.toolchain.join("bin").into_os_string();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
+        let kept = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_way_out));
         command
             .args(["-c", "umask 077; cargo xtask image && cargo xtask release"])
             .current_dir(&self.clone)
             .env_clear()
+            .envs(kept)
             .env("PATH", path)
             .env("HOME", &self.home)
             .env("CAPMOX_PREBUILT", &self.tools)
@@ -141,4 +181,29 @@ fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_out_is_taken_over_and_nothing_that_makes_another_program() {
+        for name in ["https_proxy", "NO_PROXY", "GOPROXY", "CARGO_NET_OFFLINE", "SSL_CERT_FILE"] {
+            assert!(is_way_out(name), "{name}");
+        }
+        for name in [
+            "RUSTC",
+            "RUSTC_WRAPPER",
+            "RUSTFLAGS",
+            "CARGO_HOME",
+            "RUSTUP_HOME",
+            "RUSTUP_TOOLCHAIN",
+            "CARGO_BUILD_RUSTC_WRAPPER",
+            "CARGO_REGISTRIES_OURS_TOKEN",
+            "HOME",
+        ] {
+            assert!(!is_way_out(name), "{name}");
+        }
+    }
 }

@@ -28,6 +28,7 @@ const FOREIGN: &[&str] = &[
     "CRATE_CC_",
     "C_INCLUDE_PATH",
     "HOST_CFLAGS",
+    "RUSTC",
     "RUSTFLAGS",
     "TARGET_CFLAGS",
 ];
@@ -156,7 +157,15 @@ mod tests {
     #[test]
     fn variables_that_would_change_the_program_are_known_by_their_beginnings() {
         let is_foreign = |name: &str| FOREIGN.iter().any(|one| name.starts_with(one));
-        for name in ["CFLAGS_x86_64_unknown_linux_musl", "CARGO_PROFILE_RELEASE_LTO", "RUSTFLAGS"] {
+        for name in [
+            "CFLAGS_x86_64_unknown_linux_musl",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "RUSTFLAGS",
+            "RUSTC",
+            "RUSTC_WRAPPER",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_BUILD_RUSTC_WRAPPER",
+        ] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["CARGO_HOME", "PATH", "HOME", "RUSTUP_TOOLCHAIN", "CC"] {

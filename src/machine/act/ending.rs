@@ -109,9 +109,16 @@ impl Pass<'_> {
         let Some(put) = self.facts.seed_node().filter(|put| put != vm_node) else {
             return vm_node.clone();
         };
-        let view = endpoint.held_view().await;
-        let known = view.as_ref().and_then(|view| view.storages.get(storage));
-        if known.is_some_and(|known| known.shared == Some(true)) { vm_node.clone() } else { put }
+        if is_shared(endpoint, storage).await { vm_node.clone() } else { put }
+    }
+
+    /// Whether the seed is on a storage that is the same one on all nodes. Unknown is not shared: what
+    /// lies there is found by way of the node that it was put on.
+    pub(in super::super) async fn is_seed_shared(&self, endpoint: &Endpoint) -> bool {
+        match self.facts.recorded_seed().and_then(seed::storage_of) {
+            Some(storage) => is_shared(endpoint, &storage).await,
+            None => false,
+        }
     }
 
     pub(super) async fn stop(&mut self) -> Result<(), Setback> {
@@ -154,4 +161,10 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+async fn is_shared(endpoint: &Endpoint, storage: &StorageName) -> bool {
+    let view = endpoint.held_view().await;
+    let known = view.as_ref().and_then(|view| view.storages.get(storage));
+    known.is_some_and(|known| known.shared == Some(true))
 }

@@ -92,9 +92,17 @@ impl Pass<'_> {
     }
 
     pub(super) async fn add_finalizer(&mut self) -> Result<(), Setback> {
-        let mut finalizers = self.stored.finalizers().to_vec();
-        finalizers.push(MACHINE_FINALIZER.to_owned());
+        let finalizers = self.with_ours();
         Ok(self.write(json!({"metadata": {"finalizers": finalizers}})).await?)
+    }
+
+    /// The object's finalizers and ours.
+    fn with_ours(&self) -> Vec<String> {
+        let mut finalizers = self.stored.finalizers().to_vec();
+        if !finalizers.iter().any(|finalizer| finalizer == MACHINE_FINALIZER) {
+            finalizers.push(MACHINE_FINALIZER.to_owned());
+        }
+        finalizers
     }
 
     pub(super) async fn remove_finalizer(&mut self) -> Result<(), Setback> {
@@ -115,7 +123,8 @@ impl Pass<'_> {
         Ok(self.write(json!({"spec": {"providerID": id}})).await?)
     }
 
-    /// Node and template first, then the VMID that says that there is something to look for.
+    /// Node and template first, then the VMID that says that there is something to look for, and with
+    /// it the finalizer.
     pub(super) async fn record_choice(
         &mut self,
         vmid: VmId,
@@ -126,8 +135,15 @@ impl Pass<'_> {
         status.proxmox_node = Some(node.to_string());
         status.template_ref =
             Some(TemplateRef { node: template.node.to_string(), vmid: template.vmid.into() });
+        // Of a clone that failed, perhaps on another node; nothing was stored for it.
+        status.bootstrap_iso = None;
+        status.bootstrap_iso_node = None;
         self.write_status().await?;
-        Ok(self.write(json!({"spec": {"virtualMachineID": i64::from(vmid)}})).await?)
+        let patch = json!({
+            "metadata": {"finalizers": self.with_ours()},
+            "spec": {"virtualMachineID": i64::from(vmid)},
+        });
+        Ok(self.write(patch).await?)
     }
 
     pub(super) async fn forget_choice(&mut self) -> Result<(), Setback> {
@@ -136,6 +152,8 @@ impl Pass<'_> {
         let status = self.facts.status();
         status.proxmox_node = None;
         status.template_ref = None;
+        status.bootstrap_iso = None;
+        status.bootstrap_iso_node = None;
         status.task_ref = None;
         status.clone_attempts = Some(attempts.saturating_add(1));
         Ok(self.write_status().await?)

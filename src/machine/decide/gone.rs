@@ -2,16 +2,15 @@
 //!
 //! Neither Machine nor Cluster nor a valid spec is needed. A VM that is not ours is never touched.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
-use super::identity::{Identity, identity, is_marked, traces};
+use super::identity::{Identity, identity, is_marked, is_marked_as_ours, traces};
 use super::{
-    connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, stray_seed, task_in_flight,
+    connected, has_finalizer, is_seed_deleted, just_ended, late, retry_pause, stray_seed,
+    task_in_flight,
 };
 use crate::hypervisor::{Exit, Operation, TaskState};
 use crate::ids::VmId;
@@ -65,6 +64,7 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
             let waiting = Waiting::Locked { vmid, lock: "clone".to_owned() };
             return Decision::Wait(waiting, Wake::seconds(5));
         }
+        Identity::Foreign(_) if is_late_clone(facts, vm) => {}
         Identity::Foreign(why) => {
             if let Some(doubt) = doubtful(facts, vmid, vm, &why) {
                 return doubt;
@@ -112,6 +112,18 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     }
 }
 
+/// A second clone of this machine, asked for by a process that died and made when the first one was
+/// gone: the mark, which goes with the configuration before the first start, shows that it was never
+/// used. One that runs all the same is looked at by people.
+fn is_late_clone(facts: &Facts, vm: &VmFact) -> bool {
+    let power = facts.power.as_ref().and_then(|seen| seen.present());
+    let is_unused = facts.attached_seed().is_none() && !vm.config.tags().contains(seed::TAG);
+    is_unused
+        && vm.config.name() == Some(facts.name())
+        && is_marked_as_ours(facts, vm)
+        && matches!(power, None | Some(Power::Stopped))
+}
+
 /// A VM that has another uuid than the recorded one, or none, and looks like this machine's all the
 /// same. It may be either's, so it is neither destroyed nor given up: with the claims its addresses
 /// would go to others, while it runs.
@@ -136,7 +148,7 @@ fn seed_of(facts: &Facts, vm: &VmFact) -> Result<Option<String>, Decision> {
     if let Some(volume) = facts.attached_seed() {
         return Ok(Some(volume));
     }
-    if let Some(recorded) = facts.recorded_seed() {
+    if let Some(recorded) = facts.left_seed() {
         return Ok(Some(recorded.to_owned()));
     }
     if vm.config.tags().contains(seed::TAG) { stray_seed(facts) } else { Ok(None) }
@@ -160,24 +172,11 @@ fn without_power(facts: &Facts, vmid: VmId) -> Decision {
     }
 }
 
-/// How long a call can still take effect after its answer was lost: Proxmox gives up on a call
-/// between nodes after thirty seconds.
-const LATE: Duration = Duration::from_secs(40);
-
-/// A clone or an upload whose answer was lost may be on its way. What it made after the finalizer
-/// is gone would be nobody's.
-fn late(facts: &Facts) -> Option<Decision> {
-    let lost = facts.past.lost.as_ref()?;
-    let left = LATE.checked_sub(lost.age).filter(|left| !left.is_zero())?;
-    let waiting = Waiting::Late { operation: lost.operation, left };
-    Some(Decision::Wait(waiting, Wake::After(left.min(Duration::from_secs(5)))))
-}
-
 fn without_vm(facts: &Facts) -> Decision {
     if let Some(waiting) = late(facts) {
         return waiting;
     }
-    match facts.recorded_seed() {
+    match facts.left_seed() {
         Some(volume) => match is_seed_deleted(facts, volume) {
             Ok(true) => Decision::Do(Step::ForgetSeed),
             Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),

@@ -39,6 +39,11 @@ pub(super) fn is_marked(description: &str) -> bool {
     marked_uid(description).is_some()
 }
 
+/// Whether a VM carries the mark of this very machine.
+pub(super) fn is_marked_as_ours(facts: &Facts, vm: &VmFact) -> bool {
+    vm.config.description().as_deref().and_then(marked_uid) == Some(facts.uid())
+}
+
 /// The UID in the mark of a description, if it carries one.
 fn marked_uid(description: &str) -> Option<&str> {
     let (_, rest) = description.rsplit_once(MARK)?;

@@ -8,6 +8,7 @@ use super::super::decision::{Decision, Failure, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
 use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
+use super::moved;
 use super::settled::settled;
 use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
 use crate::api::reasons;
@@ -20,16 +21,27 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if let Some(decision) = gates(facts) {
         return decision;
     }
-    if !has_finalizer(facts) {
+    let is_held = has_finalizer(facts);
+    let has_vm = facts.vmid().is_some() || facts.machine.spec.provider_id.is_some();
+    if !is_held && has_vm {
         return Decision::Do(Step::AddFinalizer);
     }
+    match wanted(facts, now, is_held) {
+        // It comes with the VMID, in one write; who has to wait for that gets it at once.
+        Decision::Wait(..) if !is_held => Decision::Do(Step::AddFinalizer),
+        decision => decision,
+    }
+}
+
+/// Nothing is claimed and nothing cloned for an object that could go without a word.
+fn wanted(facts: &Facts, now: Timestamp, is_held: bool) -> Decision {
     let unclaimed: Vec<_> = facts
         .addresses
         .iter()
         .filter(|fact| fact.claim.is_none() && fact.address.is_none())
         .map(|fact| fact.slot.clone())
         .collect();
-    if !unclaimed.is_empty() && !facts.is_seeded() {
+    if is_held && !unclaimed.is_empty() && !facts.is_seeded() {
         return Decision::Do(Step::Claim(unclaimed));
     }
     if let Some(decision) = connected(facts).or_else(|| task_in_flight(facts)) {
@@ -144,12 +156,19 @@ fn absent(facts: &Facts, vmid: VmId) -> Decision {
         return Decision::Wait(Waiting::Unknown(why), Wake::seconds(5));
     }
     let failed = facts.machine.status.as_ref().is_some_and(|s| s.clone_attempts > Some(0));
-    match (facts.recorded_node(), facts.recorded_template()) {
+    let decision = match (facts.recorded_node(), facts.recorded_template()) {
         (Some(node), Some(template)) if !failed => {
             Decision::Do(Step::Clone { vmid, node, template })
         }
         // Node or template may be what failed, or the status was lost; the VMID is free as it was.
         _ => placing::again(facts, vmid),
+    };
+    match decision {
+        // Where the seed is going to be is recorded together with the clone's task, if it is known.
+        Decision::Do(Step::Clone { .. }) if facts.iso_storages.is_none() => {
+            Decision::Look(Look::IsoStorages)
+        }
+        decision => decision,
     }
 }
 
@@ -255,6 +274,9 @@ fn seed(
 ) -> Decision {
     let Some(vmid) = facts.vmid() else { return Decision::Look(Look::Vm) };
     // In the drive it can be only after it was stored whole.
+    if let Some(decision) = moved::eject(facts) {
+        return decision;
+    }
     if let Some(volume) = facts.attached_seed() {
         if facts.recorded_seed() != Some(&volume) {
             return Decision::Do(Step::RecordSeed(volume));
@@ -278,6 +300,9 @@ fn seed(
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
         return seed_storage(facts, vm, vmid);
     };
+    if moved::is_left_behind(facts, vm) {
+        return moved::give_up(facts, vm, volume).unwrap_or_else(|| seed_storage(facts, vm, vmid));
+    }
     match stored(facts) {
         Some(Seen::Present(())) => {
             let tags = options.get("tags").map(String::as_str);
@@ -318,7 +343,8 @@ fn elsewhere(facts: &Facts, storage: &StorageName, volume: &str, vmid: VmId) -> 
     };
     let after = all.iter().position(|one| one == storage).map_or(0, |index| index + 1);
     let next = all.iter().cycle().skip(after).take(all.len()).find(|one| *one != storage)?;
-    Some(match is_seed_deleted(facts, volume) {
+    let deleted = if facts.past.unsent_seed { Ok(true) } else { is_seed_deleted(facts, volume) };
+    Some(match deleted {
         Ok(true) => Decision::Do(Step::RecordSeed(seeds::volume(next, vmid))),
         Ok(false) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
         Err(first) => first,
@@ -387,6 +413,11 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
     }
     if power == Power::Running {
         return if unasked { Decision::Ready(None) } else { guest(facts) };
+    }
+    if power == Power::Stopped && moved::holds_it_up(facts) {
+        let empty = || Step::Eject(seeds::empty_drive());
+        // Of a node that joined nothing more is asked.
+        return Decision::Do(if facts.is_joined() { empty() } else { Step::Reseed });
     }
     match &facts.task {
         // The start failed, and the VM does not run: that is told, and tried again later.

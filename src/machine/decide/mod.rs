@@ -6,6 +6,7 @@
 mod gone;
 mod identity;
 mod live;
+mod moved;
 mod settled;
 
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Look, Step, Waiting, Wake};
-use super::facts::Facts;
+use super::facts::{Call, Facts};
 use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::seen::Seen;
@@ -135,6 +136,29 @@ fn stray_seed(facts: &Facts) -> Result<Option<String>, Decision> {
             Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30)))
         }
     }
+}
+
+/// How long a call can still take effect after its answer was lost: Proxmox gives up on a call
+/// between nodes after thirty seconds.
+const LATE: Duration = Duration::from_secs(40);
+
+/// A clone or an upload whose answer was lost may be on its way. What it made after the finalizer
+/// is gone would be nobody's.
+fn late(facts: &Facts) -> Option<Decision> {
+    let lost = facts.past.lost.or_else(|| of_a_predecessor(facts))?;
+    let left = LATE.checked_sub(lost.age).filter(|left| !left.is_zero())?;
+    let waiting = Waiting::Late { operation: lost.operation, left };
+    Some(Decision::Wait(waiting, Wake::After(left.min(Duration::from_secs(5)))))
+}
+
+/// What another process may have asked for just before it ended, whose answer nobody heard.
+fn of_a_predecessor(facts: &Facts) -> Option<Call> {
+    if !facts.past.inherited {
+        return None;
+    }
+    let is_known = facts.machine.spec.provider_id.is_some();
+    let operation = if is_known { Operation::Upload } else { Operation::Clone };
+    Some(Call { operation, age: facts.process_age })
 }
 
 fn has_finalizer(facts: &Facts) -> bool {

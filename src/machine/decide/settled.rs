@@ -5,7 +5,8 @@ use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
 use super::identity::{Identity, identity};
-use super::{is_seed_deleted, just_ended, stray_seed};
+use super::moved;
+use super::{is_seed_deleted, just_ended, late, stray_seed};
 use crate::hypervisor::{Ended, Exit, GuestEntry, Operation, TaskState};
 use crate::ids::VmId;
 use crate::seen::Seen;
@@ -84,6 +85,10 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
             let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
             Decision::Wait(waiting, Wake::seconds(30))
         }
+        // What it was started with has been read.
+        Some(Seen::Present(Power::Stopped)) if moved::holds_it_up(facts) => {
+            Decision::Do(Step::Eject(seed::empty_drive()))
+        }
         Some(Seen::Present(power)) => match &facts.task {
             Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
                 if !matches!(exit, Exit::Success) =>
@@ -132,7 +137,10 @@ fn eject(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         } else {
             Step::ForgetSeed
         }),
-        (None, Some(volume)) => Decision::Do(Step::DeleteSeed(volume.to_owned())),
+        // One more that is on its way would be there again.
+        (None, Some(volume)) => {
+            late(facts).unwrap_or_else(|| Decision::Do(Step::DeleteSeed(volume.to_owned())))
+        }
         (None, None) if tagged => match stray_seed(facts) {
             Err(first) => first,
             Ok(Some(volume)) => Decision::Do(Step::DeleteSeed(volume)),

@@ -15,6 +15,7 @@ use super::super::fixture::*;
 use super::super::seed;
 use super::{decide, mark};
 use crate::api::MACHINE_FINALIZER;
+use crate::fault::{Class, Fault};
 use crate::hypervisor::{Exit, GuestEntry, GuestKind, Operation};
 use crate::seen::Seen;
 
@@ -83,16 +84,28 @@ fn nothing_is_done_for_a_machine_that_is_paused_or_failed() {
 }
 
 #[test]
-fn a_finalizer_comes_before_claims_and_claims_before_proxmox_is_asked() {
+fn a_finalizer_comes_with_the_vmid_or_the_first_wait_and_before_any_claim_or_clone() {
     let mut facts = fresh();
     facts.connection = None;
-    does(&facts, |s| *s == Step::AddFinalizer);
-    facts.machine.metadata.finalizers = Some(vec![MACHINE_FINALIZER.to_owned()]);
-    does(&facts, |s| matches!(s, Step::Claim(slots) if slots.len() == 1));
-    facts.addresses.clear();
     assert_eq!(decided(&facts), Decision::Look(Look::Connection));
     facts.connection = Some(Ok(()));
     assert_eq!(decided(&facts), Decision::Look(Look::Placement));
+    let mut waiting = [facts.clone(), facts.clone()];
+    waiting[0].connection = Some(Err(Fault::new(Class::Transient, "no route")));
+    waiting[1].placement = Some(Seen::Unknown("no answer".to_owned()));
+    for mut facts in waiting {
+        does(&facts, |s| *s == Step::AddFinalizer);
+        facts.machine.metadata.finalizers = Some(vec![MACHINE_FINALIZER.to_owned()]);
+        does(&facts, |s| matches!(s, Step::Claim(slots) if slots.len() == 1));
+        facts.addresses.clear();
+        waits(&facts, |w| matches!(w, Waiting::Connection(_) | Waiting::Unknown(_)));
+    }
+    // The VMID brings it; without it somebody took it away.
+    let mut facts = reserved();
+    wish(&mut facts);
+    does(&facts, |s| matches!(s, Step::Claim(slots) if slots.len() == 1));
+    facts.machine.metadata.finalizers = None;
+    does(&facts, |s| *s == Step::AddFinalizer);
 }
 
 #[test]
@@ -104,6 +117,8 @@ fn a_vm_is_cloned_only_when_the_cluster_says_that_there_is_none() {
     facts.vm = Some(VmSeen::Hidden("no privilege".to_owned()));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
     facts.vm = Some(VmSeen::Absent);
+    assert_eq!(decided(&facts), Decision::Look(Look::IsoStorages));
+    facts.iso_storages = Some(Seen::Unknown("no answer".to_owned()));
     does(&facts, |s| {
         matches!(s, Step::Clone { vmid: id, node, template } if *id == vmid()
         && node.as_str() == "pve2" && template.node.as_str() == "pve1")

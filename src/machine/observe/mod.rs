@@ -96,6 +96,8 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         guest: None,
         grown: None,
         template: None,
+        seed_is_shared: false,
+        process_age: std::time::Duration::ZERO,
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,
@@ -180,6 +182,9 @@ impl Pass<'_> {
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
                 self.leave_out_other_clusters().await;
+                if let Some(endpoint) = self.endpoint.clone() {
+                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint).await;
+                }
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -294,6 +299,7 @@ impl Pass<'_> {
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);
+        self.facts.seed_is_shared = self.is_seed_shared(endpoint).await;
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);

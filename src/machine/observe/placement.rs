@@ -210,8 +210,8 @@ impl Pass<'_> {
             }
             let facts = super::gather(stores, machine.clone());
             if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
-                // Refused: two machines record one number, which shows at the VM.
-                let _ = endpoint.ledger().restore(vmid, promise);
+                // That two machines record one number shows at the VM.
+                endpoint.ledger().recall(vmid, promise);
             }
         }
     }

@@ -13,6 +13,31 @@ fn rendered(facts: &Facts, config: &VmConfig) -> Result<SeedFiles, String> {
 }
 
 #[test]
+fn where_the_seed_is_going_to_be_is_recorded_with_the_task_of_the_clone() {
+    let foreseen = |facts: &Facts| {
+        let mut status = facts.machine.status.clone().unwrap();
+        foresee(facts, &mut status);
+        (status.bootstrap_iso, status.bootstrap_iso_node)
+    };
+    let storages = |names: &[&str]| {
+        Some(Seen::Present(names.iter().map(|name| name.parse().unwrap()).collect()))
+    };
+    let mut facts = reserved();
+    facts.iso_storages = storages(&["local", "cephfs"]);
+    assert_eq!(foreseen(&facts), (None, None), "no clone has been taken yet");
+    facts.task = Some(running(Operation::Clone));
+    let told = (Some("local:iso/user-data-105.iso".to_owned()), Some("pve2".to_owned()));
+    assert_eq!(foreseen(&facts), told);
+    for unknown in [None, Some(Seen::Unknown("no answer".to_owned())), storages(&[])] {
+        facts.iso_storages = unknown;
+        assert_eq!(foreseen(&facts), (None, None));
+    }
+    facts.iso_storages = storages(&["cephfs"]);
+    facts.status().bootstrap_iso = Some("local:iso/user-data-105.iso".to_owned());
+    assert_eq!(foreseen(&facts).0, told.0, "it stays where it was recorded");
+}
+
+#[test]
 fn the_guest_is_told_its_name_its_addresses_and_its_servers() {
     let mut facts = cloned();
     facts.addresses[0].address.as_mut().unwrap().metric = Some(50);

@@ -10,7 +10,7 @@ use pve_fake::{Change, Millis, VmSeed, VmView};
 use serde_json::{Value, json};
 
 use super::line::TOKEN;
-use super::plan::{Happening, LEFT_OUT, LeftOut, Wish};
+use super::plan::{Happening, Wish};
 use super::world::{ROOT, State, World, template};
 
 /// The end of something that lasts.
@@ -255,18 +255,20 @@ impl State {
         }
     }
 
-    /// Migrated by hand.
+    /// Migrated by hand. With an image of a local storage in its drive Proxmox migrates no VM; then it
+    /// dies with its node, and HA brings its configuration to another one.
     fn moves(&mut self, name: &str, node: usize) {
         let Some(vm) = self.untouched_vm(name) else { return };
-        let unseeded = self.kubernetes.get("proxmoxmachines", name).is_some_and(|object| {
-            let status = &object["status"];
-            status["ready"] == json!(true) && status["bootstrapISO"].is_null()
-        });
-        let seeded = !unseeded || self.has_seed(vm.vmid);
-        if LEFT_OUT.contains(&LeftOut::MovedWithItsSeed) && seeded {
+        // Whatever works on it holds its lock.
+        let works = format!(":{}:", vm.vmid);
+        if self.model.tasks().iter().any(|it| it.exit.is_none() && it.upid.contains(&works)) {
             return;
         }
         self.tampered.insert(name.to_owned());
+        let drive = vm.config.get("ide0");
+        if drive.is_some_and(|drive| drive.contains("user-data")) && vm.node != node_name(node) {
+            self.model.change(Change::VmCrashed { vmid: vm.vmid });
+        }
         self.model.change(Change::VmMoved { vmid: vm.vmid, node: node_name(node) });
     }
 

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::hands::{is_strange, name_of};
-use super::plan::{LEFT_OUT, LeftOut};
 use super::world::{State, World};
 
 impl World {
     /// A clone of which the process knows: with it no more run at once than may.
-    pub(super) fn has_cloned(&self, task: &str) {
+    pub(super) fn has_cloned(&self, task: &str, life: u64) {
         let limit = self.plan.clones.endpoint;
         let mut state = self.lock();
+        if state.life != life {
+            return;
+        }
         state.clones.insert(task.to_owned());
         let tasks = state.model.tasks();
         let runs =
@@ -74,16 +76,13 @@ impl World {
     /// What is left when all machines are gone.
     pub(super) fn leftovers(&self) -> Option<String> {
         let state = self.lock();
-        let ours = |vmid: u32| state.made.contains_key(&vmid) && !state.late.contains(&vmid);
+        let ours = |vmid: u32| state.made.contains_key(&vmid);
         let vms = state.model.vms();
         if let Some(vm) = vms.iter().find(|vm| ours(vm.vmid) && !is_strange(vm)) {
             return Some(format!("VM {} ({:?}) is left", vm.vmid, vm.name));
         }
-        let is_late = |volume: &str| {
-            state.late.iter().any(|id| volume.ends_with(&format!("user-data-{id}.iso")))
-        };
         let volumes = state.model.volumes();
-        let mut isos = volumes.iter().filter(|(_, id, _)| id.contains(":iso/") && !is_late(id));
+        let mut isos = volumes.iter().filter(|(_, id, _)| id.contains(":iso/"));
         if let Some((node, volume, _)) = isos.next() {
             return Some(format!("{volume} is left on {node}"));
         }
@@ -154,16 +153,8 @@ impl State {
 
     /// The finalizer is gone: so must be everything that was made for the machine.
     fn judge_departure(&mut self, name: &str, object: &Value) {
-        let making = self.model.tasks().iter().any(|task| {
-            ["qmclone", "imgcopy"].contains(&task.kind.as_str()) && task.exit.is_none()
-        });
         let number =
             object["spec"]["virtualMachineID"].as_u64().and_then(|n| u32::try_from(n).ok());
-        let making = making || !self.under_way.is_empty();
-        if let Some(number) = number.filter(|_| making && LEFT_OUT.contains(&LeftOut::LateEffect)) {
-            self.late.insert(number);
-            return;
-        }
         if let Some(vm) = self.vm_of(name) {
             self.fail(format!("{name} is gone and its VM {} is left", vm.vmid));
         }

@@ -115,6 +115,7 @@ async fn after(world: &Arc<World>, mishap: Option<Mishap>) -> Option<Outcome> {
 
 async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
     let what = format!("{} {}", asked.method, asked.path);
+    let life = world.lock().life;
     let mishap = match before(world, &what).await {
         Before::Goes(mishap) => mishap,
         Before::Ends(outcome) => return outcome,
@@ -133,14 +134,8 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         let reason = Some("Parameter verification failed.".to_owned());
         return Outcome::Answer { status: 400, reason, body };
     }
-    let number = world.lock().calls;
     if let Some(Mishap::Late(millis)) = mishap {
-        let makes = asked.path.ends_with("/clone") || asked.path.ends_with("/upload");
-        if makes {
-            world.lock().under_way.insert(number);
-        }
         pass(Duration::from_millis(millis)).await;
-        world.lock().under_way.remove(&number);
     }
     world.lock().about_to(&asked);
     let mut response = effect(world, &request, fate).await;
@@ -159,7 +154,7 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         && asked.path.ends_with("/clone")
         && let Some(task) = response.body["data"].as_str()
     {
-        world.has_cloned(task);
+        world.has_cloned(task, life);
     }
     world.had_effect(&asked, &response);
     if let Some(outcome) = after(world, mishap).await {

@@ -26,6 +26,9 @@ use world::World;
 /// After the last mishap everything settles within this time.
 const HORIZON: u64 = 30 * 60_000;
 
+/// What was asked for before all was gone takes effect within this time.
+const AFTERMATH: u64 = 60_000;
+
 /// How a run ended.
 #[derive(Debug)]
 struct Run {
@@ -78,14 +81,19 @@ async fn course(world: &std::sync::Arc<World>) -> Option<String> {
     }
     world.farewell();
     let since = world.millis();
+    let mut gone = None;
     loop {
         if let Some(why) = step(world).await {
             return Some(why);
         }
-        match world.leftovers() {
-            None => return None,
-            Some(why) if world.millis() - since > HORIZON => return Some(why),
-            Some(_) => {}
+        match (world.leftovers(), gone) {
+            (None, Some(at)) if world.millis() - at > AFTERMATH => return None,
+            (None, _) => {
+                gone.get_or_insert(world.millis());
+            }
+            (Some(why), Some(_)) => return Some(format!("after all was gone: {why}")),
+            (Some(why), None) if world.millis() - since > HORIZON => return Some(why),
+            (Some(_), None) => {}
         }
     }
 }

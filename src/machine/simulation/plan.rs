@@ -5,18 +5,6 @@ use pve_fake::Release;
 use super::dice::Dice;
 use crate::hypervisor::CloneLimits;
 
-/// Faults whose remedy is under way elsewhere; the simulation leaves them out until then.
-pub(super) const LEFT_OUT: &[LeftOut] = &[LeftOut::MovedWithItsSeed, LeftOut::LateEffect];
-
-/// A fault that is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeftOut {
-    /// A VM is moved to another node while its seed is on a storage of the old one.
-    MovedWithItsSeed,
-    /// What was asked for before the finalizer went takes effect after it.
-    LateEffect,
-}
-
 /// One run.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
@@ -193,6 +181,9 @@ pub(super) enum Happening {
 
 const MINUTE: u64 = 60_000;
 
+/// Proxmox gives up on a call between nodes after half a minute.
+const LATEST: u64 = 30_000;
+
 const STORAGES: [&str; 2] = ["shared", "local"];
 
 impl Plan {
@@ -264,7 +255,7 @@ fn of_a_call(dice: &mut Dice) -> Mishap {
         9 => Mishap::Refuse(*dice.pick(&[409, 429, 500, 403, 401, 595, 596])),
         10 => Mishap::RefuseAfter(*dice.pick(&[500, 504, 596, 599])),
         11 => Mishap::Delay(dice.between(100, 50_000)),
-        12 => Mishap::Late(dice.between(100, 5_000)),
+        12 => Mishap::Late(dice.between(100, LATEST)),
         13 => Mishap::FailTask { with_effect: dice.percent(50) },
         _ => Mishap::LoseTask,
     }

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) events: Vec<Event>,
     pub(super) calls: u64,
     pub(super) lost_tasks: BTreeSet<String>,
+    /// Counts starts of the process.
+    pub(super) life: u64,
     /// Clones that the process that lives now has asked for.
     pub(super) clones: BTreeSet<String>,
     /// Who made the VM of a number last.
@@ -59,10 +61,6 @@ pub(super) struct State {
     pub(super) tampered: BTreeSet<String>,
     /// Machines that are not going to come up, and whose condition has to say why.
     pub(super) doomed: BTreeSet<String>,
-    /// VMIDs of machines that were let go while a task ran that makes something.
-    pub(super) late: BTreeSet<u32>,
-    /// Calls on their way that make something.
-    pub(super) under_way: BTreeSet<u64>,
     /// Since when a clone is left without its task.
     pub(super) stuck: BTreeMap<u32, u64>,
     /// Machines that were made, and those that were deleted.
@@ -107,14 +105,13 @@ impl World {
             events: plan.events.clone(),
             calls: 0,
             lost_tasks: BTreeSet::new(),
+            life: 0,
             clones: BTreeSet::new(),
             made: BTreeMap::new(),
             strangers: BTreeSet::new(),
             ends: Vec::new(),
             tampered: BTreeSet::new(),
             doomed: BTreeSet::new(),
-            late: BTreeSet::new(),
-            under_way: BTreeSet::new(),
             stuck: BTreeMap::new(),
             wished: BTreeSet::new(),
             unwanted: BTreeSet::new(),
@@ -244,6 +241,9 @@ impl World {
             let restart = state.restart.is_some_and(|at| at <= millis);
             if restart {
                 state.restart = None;
+                // What its predecessor asked for in its last moment is not its own.
+                state.clones.clear();
+                state.life += 1;
                 state.note(millis, "the process starts".to_owned());
                 drop(state);
                 self.slot.set(Some(tokio::spawn(live(Arc::clone(self)))));

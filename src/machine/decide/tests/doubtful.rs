@@ -86,3 +86,15 @@ fn without_a_recorded_uuid_the_mark_decides_as_before() {
     set_config(&mut facts, config_with(&[("smbios1", OTHER)]));
     does(&facts, |s| *s == Step::ReleaseClaims);
 }
+
+#[test]
+fn a_second_clone_that_came_late_goes_unless_it_runs() {
+    let mut facts = going();
+    let marked = [("smbios1", OTHER), ("description", &mark("lab", "w-1", "m-uid")), ("tags", "")];
+    set_config(&mut facts, config_with(&marked));
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    waits(&facts, |w| matches!(w, Waiting::Unknown(text) if text.contains("its mark")));
+    facts.power = Some(Seen::Present(Power::Stopped));
+    does(&facts, |s| *s == Step::Destroy);
+}

@@ -25,6 +25,7 @@ fn stores() -> Facts {
 fn what_was_accepted_without_a_task_is_waited_for_before_it_is_asked_for_again() {
     let mut facts = reserved();
     facts.vm = Some(VmSeen::Absent);
+    facts.iso_storages = Some(Seen::Absent);
     facts.past.accepted = Some(call(Operation::Clone, 3));
     waits(&facts, |w| *w == Waiting::Effect(Operation::Clone));
     facts.past.accepted = Some(call(Operation::Clone, 40));
@@ -107,6 +108,11 @@ fn a_storage_that_would_not_take_the_seed_is_left_for_the_next_one() {
     facts.past.refusing = Some(names[2].clone());
     facts.seed_deleted = true;
     does(&facts, |s| *s == Step::RecordSeed(volume(&names[0], vmid())));
+    // Of what was never sent nothing has to be deleted first.
+    facts.seed_deleted = false;
+    does(&facts, |s| matches!(s, Step::DeleteSeed(_)));
+    facts.past.unsent_seed = true;
+    does(&facts, |s| *s == Step::RecordSeed(volume(&names[0], vmid())));
     // With nothing else it is tried again where it was.
     let mut facts = stores();
     facts.past.refusing = Some("local".parse().unwrap());
@@ -117,15 +123,33 @@ fn a_storage_that_would_not_take_the_seed_is_left_for_the_next_one() {
 }
 
 #[test]
+fn a_seed_that_was_recorded_with_the_clone_is_deleted_only_if_it_can_have_been_stored() {
+    let mut facts = deleted(stores());
+    facts.vm = Some(VmSeen::Absent);
+    facts.absence_confirmed = true;
+    does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    // Before its VM was known to be ours nothing was; the file may be that of another's VM.
+    facts.machine.spec.provider_id = None;
+    does(&facts, |s| *s == Step::ReleaseClaims);
+    facts.vm = Some(VmSeen::Foreign("a container".to_owned()));
+    does(&facts, |s| *s == Step::ReleaseClaims);
+}
+
+#[test]
 fn a_machine_does_not_go_while_a_lost_clone_or_upload_may_still_take_effect() {
     let mut facts = deleted(reserved());
     facts.vm = Some(VmSeen::Absent);
     facts.absence_confirmed = true;
     facts.past.lost = Some(call(Operation::Clone, 10));
-    waits(
-        &facts,
-        |w| matches!(w, Waiting::Late { operation: Operation::Clone, left } if left.as_secs() == 30),
-    );
+    let clone_in_thirty = |w: &Waiting| matches!(w, Waiting::Late { operation: Operation::Clone, left } if left.as_secs() == 30);
+    waits(&facts, clone_in_thirty);
+    // Another process may have asked for it, and died before it heard the answer.
+    facts.past.lost = None;
+    facts.process_age = Duration::from_secs(10);
+    does(&facts, |s| *s == Step::ReleaseClaims);
+    facts.past.inherited = true;
+    waits(&facts, clone_in_thirty);
+    facts.process_age = Duration::from_mins(1);
     set_config(&mut facts, config_with(&[("description", &mark("lab", "w-1", "m-uid"))]));
     assert_eq!(decided(&facts), Decision::Look(Look::Power), "it came, and goes");
     facts.vm = Some(VmSeen::Absent);
@@ -253,4 +277,42 @@ fn a_seed_is_known_by_the_node_that_it_was_put_on() {
         &json!({"ready": true, "bootstrapISO": ISO, "bootstrapISONode": "../x"}),
     );
     assert_eq!(facts.seed_node(), None);
+}
+
+#[test]
+fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
+    // The VM is on pve2.
+    let mut facts = stores();
+    facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    facts.seed_deleted = true;
+    facts.iso_storages = Some(Seen::Present(vec!["local".parse().unwrap()]));
+    does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
+    facts.seed_deleted = false;
+    facts.past.unsent_seed = true;
+    does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
+    facts.past.unsent_seed = false;
+    facts.seed_is_shared = true;
+    does(&facts, |s| matches!(s, Step::StoreSeed(_)));
+    // In the drive, it is taken out first; what runs has had it.
+    facts.seed_is_shared = false;
+    set_config(&mut facts, config_with(&[("ide0", "local:iso/user-data-105.iso,media=cdrom")]));
+    assert_eq!(decided(&facts), Decision::Look(Look::Power));
+    facts.power = Some(Seen::Present(Power::Running));
+    does(&facts, |s| *s == Step::RecordSeeded);
+    facts.power = Some(Seen::Present(Power::Stopped));
+    does(&facts, |s| matches!(s, Step::Eject(_)));
+}
+
+#[test]
+fn a_vm_that_was_moved_is_not_started_with_a_drive_that_it_left_behind() {
+    let mut facts = seeded();
+    facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    facts.power = Some(Seen::Present(Power::Stopped));
+    does(&facts, |s| *s == Step::Reseed);
+    facts.status().ready = true;
+    facts.listed = listed("stopped", &[]);
+    does(&facts, |s| matches!(s, Step::Eject(_)));
+    facts.status().bootstrap_iso_node = Some("pve2".to_owned());
+    does(&facts, |s| matches!(s, Step::Start(_)));
 }
