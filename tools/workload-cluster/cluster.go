@@ -36,6 +36,8 @@ type cluster struct {
 	// etcdCerts holds the serving certificates of the running etcd members by pod name.
 	etcdCerts map[string]*tls.Certificate
 	server    *http.Server
+	// ended is set when its control plane is gone for good; nothing is done with it then.
+	ended bool
 }
 
 // machineState is a machine that still exists, whether or not it runs.
@@ -202,6 +204,9 @@ func (c *cluster) destroyMachine(ctx context.Context, name string) error {
 		err = c.collectPods(ctx, name)
 	}
 	last := state.controlPlane && !slices.ContainsFunc(c.states(), func(s *machineState) bool { return s.controlPlane })
+	if last && err == nil {
+		c.end()
+	}
 	c.lock.Unlock()
 	if err != nil {
 		return err
@@ -217,10 +222,25 @@ func (c *cluster) destroyMachine(ctx context.Context, name string) error {
 func (c *cluster) nodeDeleted(ctx context.Context, name string) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if _, ok := c.machines[name]; ok {
+	if _, ok := c.machines[name]; ok || c.ended {
 		return nil
 	}
 	return c.collectPods(ctx, name)
+}
+
+// drop ends the cluster whatever it still has.
+func (c *cluster) drop() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.end()
+}
+
+// end makes the cluster one that is not there for all who have found it
+// already: they would ask for objects that go next. The lock is held.
+func (c *cluster) end() {
+	c.ended = true
+	clear(c.machines)
+	c.closeServer()
 }
 
 func (c *cluster) states() []*machineState {
@@ -264,6 +284,9 @@ type clusterView struct {
 func (c *cluster) view() (clusterView, error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
+	if c.ended {
+		return clusterView{}, missing("no workload cluster at %s", c.endpoint)
+	}
 	ctx := context.Background()
 	nodes, err := list[corev1.Node](ctx, c, "Node")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -38,6 +39,7 @@ const token = "abcdef.0123456789abcdef"
 type site struct {
 	t        *testing.T
 	api      *httptest.Server
+	clusters *clusters
 	endpoint string
 	ca, etcd pair
 }
@@ -58,7 +60,7 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(clusters.close)
 	api := httptest.NewServer(newAPI(clusters))
 	t.Cleanup(api.Close)
-	return &site{t, api, freeEndpoint(t), newPair(t, "kubernetes"), newPair(t, "etcd-ca")}
+	return &site{t, api, clusters, freeEndpoint(t), newPair(t, "kubernetes"), newPair(t, "etcd-ca")}
 }
 
 // freeEndpoint finds a port that nobody has, on a loopback address other than 127.0.0.1.
@@ -415,6 +417,36 @@ func TestMachinesStopStartAndEnd(t *testing.T) {
 	}
 	s.must("DELETE", "/nodes/cp-1", nil)
 	s.refused(404, "no workload cluster", "GET", "", nil)
+}
+
+// Whoever found a cluster just before its end is told the same as who comes later.
+func TestTheEndOfAClusterIsOneMoment(t *testing.T) {
+	s := newSite(t)
+	s.must("POST", "/control-plane", s.initBody("cp-1"))
+	s.createToken(time.Now().Add(time.Hour))
+	s.must("POST", "/worker", workerMachine{machine: guest("w-1", "10.0.0.9"), Discovery: discovery{Token: token}})
+	found, err := s.clusters.find(s.endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must("DELETE", "/nodes/cp-1", nil)
+	absent := func(err error) {
+		t.Helper()
+		var refusal *refusal
+		if !errors.As(err, &refusal) || refusal.status != http.StatusNotFound {
+			t.Fatalf("an ended cluster answers %v", err)
+		}
+	}
+	_, err = found.view()
+	absent(err)
+	absent(found.stopMachine(t.Context(), "w-1"))
+	absent(found.startMachine(t.Context(), "w-1"))
+	if err := found.destroyMachine(t.Context(), "w-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := found.nodeDeleted(t.Context(), "w-1"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Cluster API patches nodes; what is stored then has lost its type.

@@ -149,7 +149,7 @@ func (s *clusters) drop(endpoint string) error {
 	if err != nil {
 		return err
 	}
-	cluster.stopServing()
+	cluster.drop()
 	s.forget(cluster.endpoint)
 	return nil
 }
@@ -184,6 +184,6 @@ func (s *clusters) close() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for _, cluster := range s.byEndpoint {
-		cluster.stopServing()
+		cluster.drop()
 	}
 }

@@ -52,12 +52,6 @@ func (c *cluster) serve() error {
 	return nil
 }
 
-func (c *cluster) stopServing() {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	c.closeServer()
-}
-
 func (c *cluster) closeServer() {
 	if c.server != nil {
 		_ = c.server.Close()
