@@ -28,6 +28,9 @@ pub enum InvalidUrl {
     /// A scheme other than http and https.
     #[error("the Proxmox URL has the scheme {0:?}; expected {FORM}")]
     Scheme(String),
+    /// A quote within the host, where it can be no slip around the whole.
+    #[error("the host of the Proxmox URL has a quote (') in it; remove it, expected {FORM}")]
+    Quote,
     /// `user:password@` in the URL.
     #[error(
         "the Proxmox URL carries credentials; remove the part before '@' and give a token instead"
@@ -92,6 +95,9 @@ impl FromStr for BaseUrl {
         }
         if url.query().is_some_and(|query| !query.is_empty()) {
             return Err(InvalidUrl::Query);
+        }
+        if url.host_str().is_some_and(|host| host.contains('\'')) {
+            return Err(InvalidUrl::Quote);
         }
         url.set_query(None);
         url.set_fragment(None);
@@ -177,6 +183,8 @@ mod tests {
             ("ftp://pve", "scheme \"ftp\""),
             ("https://root:hunter2@pve:8006", "credentials"),
             ("https://pve:8006/?x=1", "query"),
+            ("https://pve'#v1", "quote"),
+            ("https://'pve':8006", "quote"),
             ("https://pve:8006/api2/json/nodes", "/api2/json/nodes"),
             ("https://pve:8006/api2/extjs", "/api2"),
         ] {
