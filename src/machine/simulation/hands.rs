@@ -307,8 +307,7 @@ impl State {
 
     /// Whether the file with a VM's bootstrap data is somewhere.
     pub(super) fn has_seed(&self, vmid: u32) -> bool {
-        let file = format!(":iso/user-data-{vmid}.iso");
-        self.model.volumes().iter().any(|(_, volume, _)| volume.ends_with(&file))
+        self.seeds(&format!(":iso/user-data-{vmid}.iso")).next().is_some()
     }
 
     pub(super) fn end_what_ends(&mut self, millis: u64) {

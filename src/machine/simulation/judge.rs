@@ -73,6 +73,15 @@ impl World {
         None
     }
 
+    /// An event came: an ISO on a node that is off may stay there when somebody is told.
+    pub(super) fn told(&self, event: &Value) {
+        if event["reason"] == json!("BootstrapISOLeft") {
+            let text = event["note"].as_str().or(event["message"].as_str()).unwrap_or_default();
+            self.note(format!("event: {text}"));
+            self.lock().told_left.push(text.to_owned());
+        }
+    }
+
     /// What is left when all machines are gone.
     pub(super) fn leftovers(&self) -> Option<String> {
         let state = self.lock();
@@ -81,9 +90,7 @@ impl World {
         if let Some(vm) = vms.iter().find(|vm| ours(vm.vmid) && !is_strange(vm)) {
             return Some(format!("VM {} ({:?}) is left", vm.vmid, vm.name));
         }
-        let volumes = state.model.volumes();
-        let mut isos = volumes.iter().filter(|(_, id, _)| id.contains(":iso/"));
-        if let Some((node, volume, _)) = isos.next() {
+        if let Some((node, volume)) = state.seeds(":iso/").next() {
             return Some(format!("{volume} is left on {node}"));
         }
         let kinds = ["ipaddressclaims", "proxmoxmachines"];
@@ -115,6 +122,15 @@ impl State {
         {
             self.fail(format!("{node} is promised to {memory} MiB, and has less"));
         }
+    }
+
+    /// Bootstrap ISOs of which nobody was told that they stay, with their nodes.
+    pub(super) fn seeds(&self, file: &str) -> impl Iterator<Item = (String, String)> {
+        let volumes = self.model.volumes().into_iter().map(|(node, volume, _)| (node, volume));
+        volumes.filter(move |(node, volume)| {
+            let told = format!("{volume} stays on node {node},");
+            volume.contains(file) && !self.told_left.iter().any(|text| text.contains(&told))
+        })
     }
 
     fn unfinished(&self, name: &str, object: &Value) -> Option<String> {

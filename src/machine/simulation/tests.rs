@@ -177,6 +177,24 @@ fn an_upload_of_a_process_that_died_is_not_left_behind_a_node_that_joined() {
 }
 
 #[test]
+fn a_seed_on_a_dead_node_is_left_with_an_event_alone() {
+    // The VM leaves its ISO behind on one of the nodes, which then is off for good.
+    let mut told = 0;
+    for off in 0..3 {
+        let at = |mishap| Event { at: At::Asked("POST /nodes", "/config", 1), mishap };
+        let moved = Happening::VmMoved { machine: 0, node: 2 };
+        let dark = Happening::NodeOffline { node: off, millis: 600_000 };
+        let mut plan = meets(&[at(Mishap::Happens(moved)), at(Mishap::Happens(dark))]);
+        plan.machines[0].deleted = Some(60_000);
+        let run = run(&plan);
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{off}:\n{trace}");
+        told += usize::from(trace.contains(".iso stays on node"));
+    }
+    assert_eq!(told, 1, "just one of the nodes has it");
+}
+
+#[test]
 fn a_clone_that_was_not_sent_is_no_attempt() {
     for (mishap, attempts) in [(Mishap::NotConnected, 0), (Mishap::Refuse(500), 1)] {
         let event = Event { at: At::Asked("POST", "/clone", 1), mishap };

@@ -66,6 +66,8 @@ pub(super) struct State {
     /// Machines that were made, and those that were deleted.
     pub(super) wished: BTreeSet<String>,
     pub(super) unwanted: BTreeSet<String>,
+    /// What events told of bootstrap ISOs that stay on nodes that are off.
+    pub(super) told_left: Vec<String>,
     /// A claim was deleted under somebody's VM.
     pub(super) addresses_tampered: bool,
     /// Addresses of the pool.
@@ -115,6 +117,7 @@ impl World {
             stuck: BTreeMap::new(),
             wished: BTreeSet::new(),
             unwanted: BTreeSet::new(),
+            told_left: Vec::new(),
             addresses_tampered: false,
             pool: plan.addresses,
             restart: Some(0),
