@@ -13,6 +13,7 @@ use super::gate::{Admission, Gate};
 use super::kept::Kept;
 use super::lists::Lists;
 use super::queue::{CloneLimits, Place, Position, Queue};
+use super::readings::{Got, Readings};
 use super::tasks::{Operation, TaskState, Tasks};
 use super::{Ledger, ObjectKey, View};
 use crate::ids::{NodeName, VmId};
@@ -47,7 +48,7 @@ pub struct Health {
 pub struct Endpoint {
     client: Client,
     ledger: Arc<Mutex<Ledger>>,
-    view: tokio::sync::Mutex<Reading>,
+    readings: Readings,
     pub(super) tasks: Mutex<Tasks>,
     pub(super) lists: Mutex<Lists>,
     boots: Mutex<Boots>,
@@ -75,19 +76,6 @@ pub struct Watch {
     view: Option<Arc<View>>,
 }
 
-/// How long a failed reading stands for all who ask: an endpoint that hangs is not asked once for
-/// each of them.
-const SHARED_FAILURE: Duration = Duration::from_secs(3);
-
-/// The last reading of the cluster, and how the one after it failed, if it did.
-#[derive(Debug, Default)]
-struct Reading {
-    view: Option<Arc<View>>,
-    /// The last one of the endpoint whose watch was taken over, which serves to compare alone.
-    before: Option<Arc<View>>,
-    failure: Option<(Instant, pve::Error)>,
-}
-
 /// A panic elsewhere leaves plain bookkeeping behind, which is still good.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +93,7 @@ impl Endpoint {
         let endpoint = Arc::new(Self {
             client,
             ledger,
-            view: tokio::sync::Mutex::default(),
+            readings: Readings::default(),
             tasks: Mutex::default(),
             lists: Mutex::default(),
             boots: Mutex::default(),
@@ -167,31 +155,19 @@ impl Endpoint {
     }
 
     /// A reading of the cluster that was asked for at `not_before` or later. Callers that come
-    /// while one is under way share it when it is new enough for them.
+    /// while one is under way share it when it is new enough for them; who is content with the last
+    /// one does not wait.
     pub async fn view(&self, not_before: Instant) -> Result<Arc<View>, pve::Error> {
-        let mut held = self.view.lock().await;
-        if let Some(view) = held.view.as_ref().filter(|view| view.asked >= not_before) {
-            return Ok(Arc::clone(view));
-        }
-        if let Some((at, error)) = &held.failure
-            && at.elapsed() < SHARED_FAILURE
-        {
-            return Err(error.clone());
-        }
-        let asked = Instant::now();
-        match self.read_cluster(asked).await {
-            Ok(view) => {
-                let view = Arc::new(view);
-                let before = held.view.as_ref().or(held.before.as_ref());
-                let changed = before.map(|before| view.changed_since(before)).unwrap_or_default();
-                *held = Reading { view: Some(Arc::clone(&view)), ..Reading::default() };
+        match self.readings.get(not_before, async |asked| self.read_cluster(asked).await).await {
+            Got::Held(held) => held,
+            Got::Read(Ok((view, before))) => {
+                let changed = before.map(|before| view.changed_since(&before)).unwrap_or_default();
                 self.answered();
                 self.wake_watchers(&changed);
                 self.wake_missing(&view);
                 Ok(view)
             }
-            Err(error) => {
-                held.failure = Some((Instant::now(), error.clone()));
+            Got::Read(Err(error)) => {
                 self.note_trouble(&error);
                 Err(error)
             }
@@ -236,9 +212,9 @@ impl Endpoint {
         self.gate.admit(at_most).await
     }
 
-    /// The last reading, however old; nothing is asked for.
-    pub async fn held_view(&self) -> Option<Arc<View>> {
-        self.view.lock().await.view.clone()
+    /// The last reading, however old; nothing is asked and nobody waited for.
+    pub fn held_view(&self) -> Option<Arc<View>> {
+        self.readings.last()
     }
 
     /// The storages of a node, as read at most ten seconds ago.
@@ -370,17 +346,12 @@ impl Endpoint {
             known.entry(vmid).or_insert(key);
         }
         drop(known);
-        // What changed since the last reading of the other is a change.
-        if let Ok(mut held) = self.view.try_lock() {
-            held.before = held.before.take().or(view);
-        }
+        self.readings.compare_with(view);
     }
 
     /// What is watched here, to be gone on with elsewhere.
     pub fn watch_list(&self) -> Watch {
-        let view = self.view.try_lock().ok();
-        let view = view.and_then(|held| held.view.clone().or_else(|| held.before.clone()));
-        Watch { watched: lock(&self.watched).clone(), view }
+        Watch { watched: lock(&self.watched).clone(), view: self.readings.last_or_before() }
     }
 
     /// Whether promises made here are kept there, which is so at one Proxmox.

@@ -13,6 +13,7 @@ mod ledger;
 mod lists;
 mod looks;
 mod queue;
+mod readings;
 mod seeds;
 mod tasks;
 mod view;

@@ -14,7 +14,15 @@ const UPID: &str = "UPID:pve1:00000001:00000002:00000003:qmstart:100:a@pve!t:";
 #[derive(Debug, Clone)]
 struct Server {
     silent: &'static str,
+    /// How often that path answers before.
+    answers: Arc<AtomicUsize>,
     lists: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn silent_at(silent: &'static str) -> Self {
+        Self { silent, answers: Arc::default(), lists: Arc::default() }
+    }
 }
 
 impl Observer for Server {
@@ -30,11 +38,20 @@ impl Line for Server {
         if asked.path == "/cluster/tasks" {
             self.lists.fetch_add(1, Relaxed);
         }
-        let is_silent = asked.path == self.silent;
+        let is_silent = asked.path == self.silent
+            && self.answers.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
         Box::pin(async move {
             if is_silent {
                 tokio::time::sleep_until(Instant::now() + Duration::from_mins(1)).await;
                 return Outcome::Silence;
+            }
+            if asked.path == "/cluster/resources" {
+                let node = json!({"type": "node", "id": "node/pve1", "node": "pve1"});
+                return Outcome::Answer {
+                    status: 200,
+                    reason: None,
+                    body: json!({"data": [node]}),
+                };
             }
             let task = json!({"upid": UPID, "node": "pve1", "type": "qmstart", "id": "100",
                 "user": "a@pve!t", "starttime": 3, "endtime": 4, "status": "OK"});
@@ -65,7 +82,7 @@ fn key(name: &str) -> ObjectKey {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_are_looked_at_while_the_idle_reading_hangs() {
-    let server = Server { silent: "/cluster/resources", lists: Arc::default() };
+    let server = Server::silent_at("/cluster/resources");
     let (endpoint, mut woken) = at(&server);
     endpoint.watch(VmId::MIN, key("up"));
     tokio::time::sleep_until(Instant::now() + IDLE_PAUSE + Duration::from_secs(1)).await;
@@ -77,11 +94,29 @@ async fn tasks_are_looked_at_while_the_idle_reading_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_of_tasks_that_hangs_is_not_asked_for_by_each_task() {
-    let server = Server { silent: "/cluster/tasks", lists: Arc::default() };
+    let server = Server::silent_at("/cluster/tasks");
     let (endpoint, _woken) = at(&server);
     for number in 0..20 {
         endpoint.follow(&key(&number.to_string()), UPID.parse().unwrap(), Operation::Start);
         tokio::time::sleep_until(Instant::now() + Duration::from_millis(500)).await;
     }
     assert_eq!(server.lists.load(Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_content_with_the_last_reading_does_not_wait_for_the_one_that_hangs() {
+    let server = Server::silent_at("/cluster/resources");
+    server.answers.store(1, Relaxed);
+    let (endpoint, _woken) = at(&server);
+    let first = endpoint.view(Instant::now()).await.unwrap();
+    tokio::time::sleep_until(Instant::now() + Duration::from_secs(1)).await;
+    let other = Arc::clone(&endpoint);
+    let hanging = tokio::spawn(async move { other.view(Instant::now()).await });
+    tokio::task::yield_now().await;
+    let asked = Instant::now();
+    assert_eq!(endpoint.held_view().as_ref(), Some(&first));
+    assert_eq!(endpoint.recent_view().await.unwrap(), first);
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+    assert!(hanging.await.unwrap().is_err());
+    assert!(asked.elapsed() >= Duration::from_secs(30), "{:?}", asked.elapsed());
 }

@@ -56,7 +56,7 @@ impl Pass<'_> {
             self.facts.seed_deleted = true;
             return Ok(());
         };
-        let node = self.node_of_seed(&endpoint, &storage, &vm_node).await;
+        let node = self.node_of_seed(&endpoint, &storage, &vm_node);
         match endpoint.client().delete_volume(&node, &storage, volume).await {
             Ok(Some(upid)) => {
                 let seen = self.facts.vm.clone();
@@ -100,7 +100,7 @@ impl Pass<'_> {
 
     /// The node to ask for the seed: on a storage that is not shared it is where it was put, though
     /// the VM may have moved since.
-    pub(in super::super) async fn node_of_seed(
+    pub(in super::super) fn node_of_seed(
         &self,
         endpoint: &Endpoint,
         storage: &StorageName,
@@ -109,14 +109,14 @@ impl Pass<'_> {
         let Some(put) = self.facts.seed_node().filter(|put| put != vm_node) else {
             return vm_node.clone();
         };
-        if is_shared(endpoint, storage).await { vm_node.clone() } else { put }
+        if is_shared(endpoint, storage) { vm_node.clone() } else { put }
     }
 
     /// Whether the seed is on a storage that is the same one on all nodes. Unknown is not shared: what
     /// lies there is found by way of the node that it was put on.
-    pub(in super::super) async fn is_seed_shared(&self, endpoint: &Endpoint) -> bool {
+    pub(in super::super) fn is_seed_shared(&self, endpoint: &Endpoint) -> bool {
         match self.facts.recorded_seed().and_then(seed::storage_of) {
-            Some(storage) => is_shared(endpoint, &storage).await,
+            Some(storage) => is_shared(endpoint, &storage),
             None => false,
         }
     }
@@ -163,8 +163,8 @@ impl Pass<'_> {
     }
 }
 
-async fn is_shared(endpoint: &Endpoint, storage: &StorageName) -> bool {
-    let view = endpoint.held_view().await;
+fn is_shared(endpoint: &Endpoint, storage: &StorageName) -> bool {
+    let view = endpoint.held_view();
     let known = view.as_ref().and_then(|view| view.storages.get(storage));
     known.is_some_and(|known| known.shared == Some(true))
 }

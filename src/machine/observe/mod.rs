@@ -181,9 +181,9 @@ impl Pass<'_> {
                 self.confirm_absence(&seen);
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
-                self.leave_out_other_clusters().await;
+                self.leave_out_other_clusters();
                 if let Some(endpoint) = self.endpoint.clone() {
-                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint).await;
+                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint);
                 }
             }
             Look::Pools => self.look_at_pools().await,
@@ -258,7 +258,7 @@ impl Pass<'_> {
         if let Ok(endpoint) = connected {
             self.adopt(&endpoint).await;
             self.endpoint = Some(endpoint);
-            self.leave_out_other_clusters().await;
+            self.leave_out_other_clusters();
         }
     }
 
@@ -299,7 +299,7 @@ impl Pass<'_> {
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);
-        self.facts.seed_is_shared = self.is_seed_shared(endpoint).await;
+        self.facts.seed_is_shared = self.is_seed_shared(endpoint);
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);
@@ -311,7 +311,7 @@ impl Pass<'_> {
             }
             return;
         }
-        let held = endpoint.held_view().await;
+        let held = endpoint.held_view();
         if let Some(view) = &held {
             self.facts.listed = view.guests.get(&vmid).cloned().into();
         }

@@ -62,7 +62,7 @@ impl Pass<'_> {
         let Some(endpoint) = &self.endpoint.clone() else {
             return Seen::Unknown("no Proxmox endpoint was looked up".to_owned());
         };
-        let held = endpoint.held_view().await;
+        let held = endpoint.held_view();
         self.restore_promises(endpoint, held.as_deref());
         // Before the reading: what is promised while it is made refuses the choice.
         let ledger_version = endpoint.ledger().version();

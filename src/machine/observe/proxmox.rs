@@ -241,7 +241,7 @@ impl Pass<'_> {
         else {
             return Seen::Unknown(NO_ENDPOINT.to_owned());
         };
-        let node = self.node_of_seed(endpoint, &storage, &node).await;
+        let node = self.node_of_seed(endpoint, &storage, &node);
         let size = act::image(&self.facts).ok().and_then(|image| u64::try_from(image.len()).ok());
         match endpoint.client().storage_content(&node, &storage, Some("iso")).await {
             Ok(volumes) => {

@@ -24,7 +24,7 @@ pub(super) fn all(stores: &Stores, machine: &ProxmoxMachine) -> Vec<ProxmoxMachi
 impl Pass<'_> {
     /// Counts only machines that may have their VM here, once it is known what has the number here. Asks
     /// nobody.
-    pub(super) async fn leave_out_other_clusters(&mut self) {
+    pub(super) fn leave_out_other_clusters(&mut self) {
         let going = self.facts.machine.metadata.deletion_timestamp.is_some();
         let (true, Some(endpoint), Some(vmid)) =
             (going && self.facts.vmid_shared, &self.endpoint, self.facts.vmid())
@@ -38,10 +38,7 @@ impl Pass<'_> {
             let infra = super::gather(&self.shared.stores, other).infra;
             let known = infra.and_then(|infra| self.shared.connections.known(&infra));
             let known = known.filter(|known| !known.is_same_proxmox(&endpoint.shared_ledger()));
-            let there = match known {
-                Some(known) => known.held_view().await,
-                None => None,
-            };
+            let there = known.and_then(|known| known.held_view());
             shared |= match (&here, there) {
                 (Some(here), Some(there)) => !is_elsewhere(vmid, &name, here, &there),
                 _ => true,
