@@ -129,6 +129,8 @@ async fn play(
 ) -> Result<Figures> {
     let (site, fake) = (&stage.site, &stage.fake);
     site.prepare(Duration::from_mins(2)).await?;
+    // A watch of a kind that has just come may be refused for a second; the manager is young too.
+    settle().await;
     let timings = timings(arguments);
     let mut figures = Figures::new(site.len(), critical_path(&timings));
     let all = site.len();
