@@ -219,7 +219,7 @@ impl Endpoint {
 
     /// The storages of a node, as read at most ten seconds ago.
     pub async fn storages(&self, node: &NodeName) -> Result<Vec<StorageStatus>, pve::Error> {
-        let awaited = || pve::Error::awaited("GET", &format!("/nodes/{node}/storage"));
+        let awaited = || pve::Error::awaited_of(node, &format!("/nodes/{node}/storage"));
         let read = async || self.client.storages(node).await;
         self.storages.get(node.clone(), KEPT, awaited, read).await
     }

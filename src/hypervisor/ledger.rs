@@ -72,12 +72,14 @@ impl Ledger {
         self.restore(vmid, promise)
     }
 
-    /// Enters what a ProxmoxMachine already records, as after a restart.
+    /// Enters what a ProxmoxMachine already records, as after a restart. It has one VMID: what it was
+    /// promised under another one ends.
     pub fn restore(&mut self, vmid: VmId, promise: Promise) -> Result<(), Refused> {
         match self.promises.get(&vmid) {
             Some(held) if held.owner != promise.owner => Err(Refused::Promised),
             Some(held) if *held == promise => Ok(()),
             _ => {
+                self.promises.retain(|_, held| held.owner != promise.owner);
                 self.promises.insert(vmid, promise);
                 self.version += 1;
                 Ok(())
@@ -86,11 +88,24 @@ impl Ledger {
     }
 
     /// Enters what the copy of a ProxmoxMachine records of which nothing is known, as after a restart.
-    /// A choice that is being written is newer than the copy.
+    /// A choice that was made or is being written is newer than the copy, so that it stays; only the
+    /// memory is added of one that was entered before any reading told it.
     pub fn recall(&mut self, vmid: VmId, promise: Promise) {
-        if let Entry::Vacant(vacant) = self.promises.entry(vmid) {
-            vacant.insert(promise);
-            self.version += 1;
+        let has_another = self.promises.values().any(|held| held.owner == promise.owner);
+        match self.promises.entry(vmid) {
+            Entry::Vacant(vacant) if !has_another => {
+                vacant.insert(promise);
+                self.version += 1;
+            }
+            Entry::Occupied(mut held)
+                if held.get().owner == promise.owner
+                    && held.get().memory == 0
+                    && promise.memory > 0 =>
+            {
+                held.get_mut().memory = promise.memory;
+                self.version += 1;
+            }
+            _ => {}
         }
     }
 
@@ -120,6 +135,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn promise(owner: &str) -> Promise {
@@ -136,6 +153,34 @@ mod tests {
         ledger.recall(VmId::MIN, at("pve3"));
         assert_eq!(ledger.promises().get(&VmId::MIN), Some(&at("pve1")));
         assert_eq!(ledger.version(), version);
+    }
+
+    #[test]
+    fn the_memory_that_a_reading_tells_later_is_added() {
+        let mut ledger = Ledger::default();
+        let of = |memory| Promise { memory, ..promise("a") };
+        ledger.restore(VmId::MIN, of(0)).unwrap();
+        ledger.recall(VmId::MIN, of(4));
+        assert_eq!(ledger.promises()[&VmId::MIN].memory, 4);
+        let version = ledger.version();
+        for other in [of(0), of(8), Promise { memory: 8, ..promise("b") }] {
+            ledger.recall(VmId::MIN, other);
+        }
+        assert_eq!((ledger.promises()[&VmId::MIN].memory, ledger.version()), (4, version));
+    }
+
+    #[test]
+    fn a_copy_that_is_behind_does_not_bring_back_a_number_that_was_given_up() {
+        let mut ledger = Ledger::default();
+        let [first, second] = [105, 106].map(|number| VmId::try_from(number).unwrap());
+        let held = |ledger: &Ledger| ledger.promises().keys().copied().collect::<Vec<_>>();
+        ledger.promise(ledger.version(), first, promise("a")).unwrap();
+        ledger.release(first, "a");
+        ledger.recall(first, promise("a"));
+        ledger.promise(ledger.version(), second, promise("a")).unwrap();
+        assert_eq!(held(&ledger), [second], "it comes between giving up and the next choice");
+        ledger.recall(first, promise("a"));
+        assert_eq!(held(&ledger), [second], "it comes after the next choice");
     }
 
     #[test]

@@ -353,7 +353,11 @@ impl Pass<'_> {
             return Ok(config.clone());
         }
         let read = endpoint.template(&template.node, template.vmid).await;
-        read.map_err(|error| self.refused(Operation::Clone, &error))
+        // No clone was asked for where no answer could be.
+        read.map_err(|error| match error {
+            error if error.is_not_connected() => self.unsent(endpoint, &error),
+            error => self.refused(Operation::Clone, &error),
+        })
     }
 
     async fn record_seed(&mut self, volume: String) -> Result<(), Setback> {

@@ -62,12 +62,14 @@ impl Conclusion {
     }
 }
 
-/// When the next pass is due if nothing happens before.
+/// When the next pass is due if nothing happens before. Who waits for a change looks now and then too:
+/// machines that are up are not woken by every change of their cluster, which may come while the last
+/// pass is being written.
 pub(super) fn wake(conclusion: &Conclusion, pause: Option<Duration>) -> Wake {
     match (conclusion, pause) {
         (_, Some(pause)) => Wake::After(pause),
+        (Conclusion::Decided(Decision::Wait(_, Wake::OnChange) | Decision::Ready(_)), _) => REGULAR,
         (Conclusion::Decided(Decision::Wait(_, wake)), _) => *wake,
-        (Conclusion::Decided(Decision::Ready(_)), _) => REGULAR,
         _ => Wake::OnChange,
     }
 }

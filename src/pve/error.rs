@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::cause::Cause;
 use crate::fault::Class;
+use crate::ids::NodeName;
 
 /// Longest message kept, in characters.
 const LONGEST: usize = 600;
@@ -79,6 +80,12 @@ impl Error {
     pub fn awaited(method: &'static str, path: &str) -> Self {
         let message = "the endpoint does not answer; others wait for it already";
         Self::local(ErrorKind::Timeout, method, path.to_owned(), message, false)
+    }
+
+    /// The same of what one node is asked, which may hang while the endpoint answers.
+    pub fn awaited_of(node: &NodeName, path: &str) -> Self {
+        let message = format!("node {node} does not answer; others wait for it already");
+        Self::local(ErrorKind::NodeUnreachable, "GET", path.to_owned(), &message, false)
     }
 
     /// An answer with an error status. `text` is the server's own; `errors` its reasons by

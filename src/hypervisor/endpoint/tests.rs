@@ -120,3 +120,17 @@ async fn who_is_content_with_the_last_reading_does_not_wait_for_the_one_that_han
     assert!(hanging.await.unwrap().is_err());
     assert!(asked.elapsed() >= Duration::from_secs(30), "{:?}", asked.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_not_taken_for_the_endpoint_by_those_who_wait_for_its_storages() {
+    let server = Server::silent_at("/nodes/pve1/storage");
+    let (endpoint, _woken) = at(&server);
+    let node: NodeName = "pve1".parse().unwrap();
+    let (other, of) = (Arc::clone(&endpoint), node.clone());
+    let hanging = tokio::spawn(async move { other.storages(&of).await.map(drop) });
+    tokio::task::yield_now().await;
+    let error = endpoint.storages(&node).await.unwrap_err();
+    assert!(!hanging.is_finished(), "it was not waited for to the end");
+    assert!(!error.is_endpoint_lost(), "{error}");
+    assert!(error.to_string().contains("node pve1 does not answer"), "{error}");
+}

@@ -196,3 +196,12 @@ fn deletion_tells_what_keeps_it() {
     let fault = Fault::new(Class::TaskFailed, "busy");
     assert_eq!(said(&facts, &Conclusion::Faulted(Operation::Destroy, fault)).1, "DeletionFailed");
 }
+
+#[test]
+fn who_waits_for_a_change_looks_now_and_then_all_the_same() {
+    for wait in [Waiting::Paused, Waiting::InfraCluster, Waiting::Owner] {
+        assert_eq!(wake(&waiting(wait), None), REGULAR);
+    }
+    let soon = Decision::Wait(Waiting::CloudInit, Wake::seconds(5));
+    assert_eq!(wake(&Conclusion::Decided(soon), None), Wake::seconds(5));
+}

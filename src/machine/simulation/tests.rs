@@ -206,6 +206,24 @@ fn a_clone_that_was_not_sent_is_no_attempt() {
 }
 
 #[test]
+fn a_template_that_could_not_be_read_is_no_clone_that_failed() {
+    // The second machine has its turn when what was read of the template is too old.
+    let at = |nth| At::Asked("GET", "/qemu/9000/config", nth);
+    let events: Vec<_> =
+        (2..8).map(|nth| Event { at: at(nth), mishap: Mishap::NotConnected }).collect();
+    let mut plan = meets(&events);
+    plan.machines = vec![plan.machines[0].clone(); 2];
+    plan.addresses = 2;
+    plan.clone_seconds = 60;
+    plan.clones.endpoint = 1;
+    let run = run(&plan);
+    let trace = run.trace.join("\n");
+    assert_eq!(run.failure, None, "{trace}");
+    assert!(!trace.contains("failed clones: 1"), "{trace}");
+    assert!(trace.contains("  ! "), "{trace}");
+}
+
+#[test]
 fn who_waits_for_a_clone_asks_proxmox_for_nothing_even_after_a_restart() {
     const MACHINES: usize = 6;
     let mut plan =
