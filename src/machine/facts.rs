@@ -385,9 +385,10 @@ impl Facts {
     }
 
     /// The recorded seed, if anything can have been stored of it: it is recorded with the clone, and
-    /// stored when the provider id tells whose the VM is.
+    /// sent when the provider id tells whose the VM is.
     pub(super) fn left_seed(&self) -> Option<&str> {
-        self.recorded_seed().filter(|_| self.machine.spec.provider_id.is_some())
+        let stored = self.machine.spec.provider_id.is_some() && !self.past.unsent_seed;
+        self.recorded_seed().filter(|_| stored)
     }
 
     /// The node on whose storage the seed was put, as recorded.

@@ -6,7 +6,7 @@
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact};
 use super::super::seed;
-use super::is_seed_deleted;
+use super::{is_seed_deleted, late};
 use crate::seen::Seen;
 
 /// Whether the recorded seed is out of the VM's reach.
@@ -39,6 +39,10 @@ pub(super) fn eject(facts: &Facts) -> Option<Decision> {
 pub(super) fn give_up(facts: &Facts, vm: &VmFact, volume: &str) -> Option<Decision> {
     if !is_left_behind(facts, vm) || facts.past.unsent_seed {
         return None;
+    }
+    // An upload whose answer was lost may still come, to where nobody would look again.
+    if let Some(waiting) = late(facts) {
+        return Some(waiting);
     }
     match is_seed_deleted(facts, volume) {
         Ok(true) => None,

@@ -128,6 +128,10 @@ fn a_seed_that_was_recorded_with_the_clone_is_deleted_only_if_it_can_have_been_s
     facts.vm = Some(VmSeen::Absent);
     facts.absence_confirmed = true;
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    // The storage may be off by now, and nothing was ever sent there.
+    facts.past.unsent_seed = true;
+    does(&facts, |s| !matches!(s, Step::DeleteSeed(_)));
+    facts.past.unsent_seed = false;
     // Before its VM was known to be ours nothing was; the file may be that of another's VM.
     facts.machine.spec.provider_id = None;
     does(&facts, |s| *s == Step::ReleaseClaims);
@@ -284,6 +288,11 @@ fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
     // The VM is on pve2.
     let mut facts = stores();
     facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
+    // What may still come there is waited for first: nobody would look there again.
+    facts.past.lost = Some(call(Operation::Upload, 10));
+    waits(&facts, |w| matches!(w, Waiting::Late { operation: Operation::Upload, .. }));
+    facts.past.lost = Some(call(Operation::Upload, 41));
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
     facts.seed_deleted = true;
     facts.iso_storages = Some(Seen::Present(vec!["local".parse().unwrap()]));
