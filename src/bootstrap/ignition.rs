@@ -14,8 +14,12 @@ use crate::bootstrap::metadata::Metadata;
 use crate::bootstrap::network::{self, NetworkPlan};
 use crate::bootstrap::problem::Problem;
 
-/// The version written: the oldest that knows every key used here, and the newest of spec 2.
+/// The version written: the oldest that knows every key used here, and the newest that capmox and
+/// Flatcar's Ignition read. What is in a newer one would be lost under it.
 const VERSION: &str = "2.3.0";
+
+/// The versions read.
+const READ: [&str; 4] = ["2.0.0", "2.1.0", "2.2.0", VERSION];
 
 /// The config of `payload` with the guest's identity and network.
 ///
@@ -63,7 +67,7 @@ fn parsed(payload: &[u8]) -> Result<Map<String, Value>, Problem> {
         return Err(refusal("has no object \"ignition\" with a version"));
     };
     match header.get("version").and_then(Value::as_str) {
-        Some(version) if version.starts_with("2.") => {
+        Some(version) if READ.contains(&version) => {
             header.insert("version".into(), VERSION.into());
             Ok(config)
         }
@@ -192,6 +196,15 @@ mod tests {
     }
 
     #[test]
+    fn every_version_of_spec_2_that_capmox_reads_is_read() {
+        for version in READ {
+            let payload = format!(r#"{{"ignition": {{"version": "{version}"}}}}"#);
+            let config = enrich(&payload).expect(version);
+            assert_eq!(config["ignition"]["version"], VERSION);
+        }
+    }
+
+    #[test]
     fn the_environment_has_the_addresses_there_are() {
         let (metadata, plan) = guest();
         assert_eq!(
@@ -215,6 +228,7 @@ mod tests {
             (r#"["secret"]"#, "is not a JSON object"),
             (r#"{"storage": "secret"}"#, "has no object \"ignition\""),
             (r#"{"ignition": {"version": "3.4.0"}, "x": "secret"}"#, "has version \"3.4.0\""),
+            (r#"{"ignition": {"version": "2.4.0"}, "x": "secret"}"#, "has version \"2.4.0\""),
             (r#"{"ignition": {"version": "2.3.0"}, "storage": "secret"}"#, "storage.files is not"),
         ];
         for (payload, expected) in cases {

@@ -232,14 +232,20 @@ pub(super) fn asked_memory(spec: &ProxmoxMachineSpec) -> Option<u64> {
     asked.filter(|mib| *mib > 0).map(|mib| mib.saturating_mul(MIB))
 }
 
+/// The range that a machine's VMID is to be of, if there is one.
+///
+/// # Errors
+/// A text for people when an end of it is no VMID.
+pub(super) fn range(spec: &ProxmoxMachineSpec) -> Result<Option<(VmId, VmId)>, String> {
+    let Some(range) = &spec.vm_id_range else { return Ok(None) };
+    Ok(Some((
+        VmId::try_from(range.start).map_err(|e| format!("spec.vmIDRange.start: {e}"))?,
+        VmId::try_from(range.end).map_err(|e| format!("spec.vmIDRange.end: {e}"))?,
+    )))
+}
+
 fn vmid(facts: &Facts, world: &PlacementFacts) -> Result<VmId, String> {
-    let range = match &facts.machine.spec.vm_id_range {
-        None => None,
-        Some(range) => Some((
-            VmId::try_from(range.start).map_err(|e| format!("spec.vmIDRange.start: {e}"))?,
-            VmId::try_from(range.end).map_err(|e| format!("spec.vmIDRange.end: {e}"))?,
-        )),
-    };
+    let range = range(&facts.machine.spec)?;
     let request = VmIdRequest { range, hint: world.next_id, taken: world.taken.clone() };
     placement::choose_vmid(&request).map_err(|why| why.to_string())
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Failure, Waiting, Wake};
-use super::facts::Facts;
+use super::facts::{AddressFact, Facts};
 use super::seed;
 use crate::api::conditions::{self, Severity, State, V1Beta2Conditions, Wanted};
 use crate::api::{
@@ -176,12 +176,16 @@ fn is_gate(waiting: &Waiting) -> bool {
 }
 
 /// Addresses once all of them are known. Those of a guest that has its seed are what they are,
-/// whatever the cluster asks for later.
+/// whatever the cluster asks for later: nothing is claimed for it any more, so that a family which the
+/// cluster got since is none of its own.
 fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
     if facts.is_seeded() && !status.addresses.is_empty() {
         return;
     }
-    if facts.addresses.is_empty() || facts.addresses.iter().any(|fact| fact.address.is_none()) {
+    let came_late =
+        |fact: &&AddressFact| facts.is_seeded() && fact.claim.is_none() && fact.address.is_none();
+    let own: Vec<_> = facts.addresses.iter().filter(|fact| !came_late(fact)).collect();
+    if own.is_empty() || own.iter().any(|fact| fact.address.is_none()) {
         return;
     }
     status.ip_addresses.clear();
@@ -189,7 +193,7 @@ fn addresses(facts: &Facts, status: &mut ProxmoxMachineStatus) {
         type_: MachineAddressType::Hostname,
         address: facts.name().to_owned(),
     }];
-    for fact in &facts.addresses {
+    for fact in own {
         let Some(address) = &fact.address else { continue };
         let text = address.ip.to_string();
         all.push(MachineAddress { type_: MachineAddressType::InternalIP, address: text.clone() });

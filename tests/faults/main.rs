@@ -107,6 +107,7 @@ const CASES: &[Named] = &cases! {
         a_node_that_is_offline_is_waited_for
         a_node_in_maintenance_is_waited_for
         a_range_with_nothing_free_is_told
+        numbers_of_guests_that_the_credentials_do_not_show_are_passed_over
         nodes_without_room_are_told_with_what_they_have
     }
     tasks {

@@ -73,6 +73,26 @@ pub(crate) async fn a_range_with_nothing_free_is_told() {
     case.end().await;
 }
 
+pub(crate) async fn numbers_of_guests_that_the_credentials_do_not_show_are_passed_over() {
+    let (first, hidden) = (7600, 30);
+    let mut seed = Seed::three_nodes();
+    for vmid in first..first + hidden {
+        // Another tenant's. A clone is refused for the number alone.
+        seed = seed.with_vm(VmSeed::new(vmid, "pve3", "tenant", "shared").foreign()).with_acl(
+            &format!("/vms/{vmid}"),
+            "capmox@pve",
+            &["VM.Allocate"],
+        );
+    }
+    let case = Case::with(Config::default().with_seed(seed), json!({})).await;
+    case.machine("m", json!({"vmIDRange": {"start": first, "end": first + 99}})).await;
+    case.ready("m").await;
+    assert_eq!(case.vm_of("m").vmid, first + hidden);
+    let clones = case.fake.journal().count("POST", "/nodes/*/qemu/*/clone");
+    assert_eq!(clones, 1, "none is tried that is taken");
+    case.end().await;
+}
+
 pub(crate) async fn nodes_without_room_are_told_with_what_they_have() {
     let small = |name| NodeSeed::new(name).with_memory(8 * GIB);
     let other = VmSeed::new(200, "pve3", "other", "shared").with("memory", "6144").foreign();

@@ -15,13 +15,16 @@ use crate::api::{ProxmoxMachine, capi};
 use crate::connections::Source;
 use crate::hypervisor::{Endpoint, Promise, View};
 use crate::ids::{NodeName, VmId};
-use crate::placement::TemplateRef;
+use crate::placement::{self, TemplateRef, VmIdRequest};
 use crate::pve::{self, ErrorKind, VmConfig};
 use crate::seen::Seen;
 
 /// Age of a reading that a choice may be made from; what this process promised since is in the
 /// ledger.
 const RECENT: Duration = Duration::from_secs(2);
+
+/// Numbers that are asked about before one of them is tried all the same.
+const ASKED_IN_A_ROW: usize = 256;
 
 /// What a machine that records a VMID has been promised.
 pub(super) fn promise(facts: &Facts, memory: u64) -> Option<Promise> {
@@ -78,6 +81,7 @@ impl Pass<'_> {
         let mut nodes = nodes(&view);
         self.count_promises(endpoint, &view, &mut taken, &mut nodes);
         self.add_recorded(&mut taken);
+        self.leave_out_hidden(endpoint, &mut taken).await;
         let named = self.facts.machine.spec.template_id.and_then(|id| VmId::try_from(id).ok());
         let guests = view.guests.iter();
         let guests = guests.filter(|(vmid, guest)| guest.template || Some(**vmid) == named);
@@ -182,6 +186,26 @@ impl Pass<'_> {
                 taken.insert(vmid);
             }
         }
+    }
+
+    /// Adds the lowest numbers of the range that guests have whom the credentials do not show, such as
+    /// those of another tenant. Proxmox is asked number by number, as by capmox, until one is free: the
+    /// clone itself would be refused by its task only, and what is in its way remain unseen.
+    async fn leave_out_hidden(&self, endpoint: &Endpoint, taken: &mut BTreeSet<VmId>) {
+        let Ok(Some((start, end))) = placing::range(&self.facts.machine.spec) else { return };
+        if self.facts.vmid().is_some() {
+            return;
+        }
+        let mut request = VmIdRequest { range: Some((start, end)), ..VmIdRequest::default() };
+        request.taken = std::mem::take(taken);
+        for _ in 0..ASKED_IN_A_ROW {
+            let Ok(next) = placement::choose_vmid(&request) else { break };
+            // Without an answer the clone tells after all.
+            let Ok(false) = endpoint.client().vmid_is_free(next).await else { break };
+            endpoint.ledger().mark_taken(next, Instant::now());
+            request.taken.insert(next);
+        }
+        *taken = request.taken;
     }
 
     /// What the template is made of.

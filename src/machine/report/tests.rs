@@ -1,7 +1,9 @@
 //! What people and Cluster API are told.
 #![allow(clippy::unwrap_used)]
 
-use super::super::facts::{Facts, VmSeen};
+use serde_json::json;
+
+use super::super::facts::{Address, ClaimFact, Facts, VmSeen};
 use super::super::fixture::*;
 use super::*;
 use crate::hypervisor::Position;
@@ -44,6 +46,107 @@ fn addresses_are_not_told_before_the_vm_has_its_seed() {
     let told = status(&facts, &waiting(Waiting::CloudInit), None, now());
     assert!(told.addresses.is_empty());
     assert!(!told.ip_addresses.is_empty());
+}
+
+/// Machine `w-1` with net0 on the cluster's two pools and net1 on two of its own.
+fn on_two_networks() -> Facts {
+    let mut facts = cloned();
+    let pool = |name| json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": name});
+    let network = json!({"default": {"bridge": "vmbr0"}, "additionalDevices": [{
+        "name": "net1", "bridge": "vmbr1", "ipv4PoolRef": pool("b4"), "ipv6PoolRef": pool("b6"),
+    }]});
+    facts.machine.spec.network = Some(serde_json::from_value(network).unwrap());
+    let six = json!({"addresses": ["fd00::10"], "prefix": 64});
+    facts.infra.as_mut().unwrap().spec.ipv6_config = Some(serde_json::from_value(six).unwrap());
+    wish(&mut facts);
+    for (fact, ip) in
+        facts.addresses.iter_mut().zip(["10.0.0.10", "fd00::10", "10.1.0.9", "fd01::9"])
+    {
+        fact.claim = Some(ClaimFact { ours: true, message: None });
+        let ip = ip.parse().unwrap();
+        fact.address = Some(Address { ip, prefix: 24, gateway: None, metric: None });
+    }
+    facts.status().bootstrap_data_provided = Some(true);
+    facts
+}
+
+fn told(facts: &Facts) -> ProxmoxMachineStatus {
+    status(facts, &waiting(Waiting::CloudInit), None, now())
+}
+
+fn texts(status: &ProxmoxMachineStatus) -> Vec<&str> {
+    status.addresses.iter().map(|told| told.address.as_str()).collect()
+}
+
+#[test]
+fn addresses_of_all_devices_are_told_those_of_the_first_before_the_others() {
+    let up = told(&on_two_networks());
+    assert_eq!(texts(&up), ["w-1", "10.0.0.10", "fd00::10", "10.1.0.9", "fd01::9"]);
+    assert_eq!(up.addresses[0].type_, MachineAddressType::Hostname);
+    assert!(up.addresses[1..].iter().all(|it| it.type_ == MachineAddressType::InternalIP));
+    let of = |device: &str| (&up.ip_addresses[device].ipv4, &up.ip_addresses[device].ipv6);
+    assert_eq!(of("net0"), (&Some("10.0.0.10".to_owned()), &Some("fd00::10".to_owned())));
+    assert_eq!(of("net1"), (&Some("10.1.0.9".to_owned()), &Some("fd01::9".to_owned())));
+}
+
+#[test]
+fn addresses_follow_the_cluster_until_the_guest_has_been_told_them() {
+    let mut facts = on_two_networks();
+    facts.status().bootstrap_data_provided = None;
+    facts.machine.status = Some(told(&facts));
+    facts.addresses.retain(|fact| fact.slot.family == Family::V4);
+    let without = told(&facts);
+    assert_eq!(without.ip_addresses["net0"].ipv6, None, "{:?}", without.ip_addresses);
+    facts.machine.status = Some(told(&on_two_networks()));
+    assert_eq!(texts(&told(&facts)).len(), 5, "the guest has what it was given");
+}
+
+/// As after `clusterctl move`, which loses the status.
+#[test]
+fn addresses_are_found_again_though_the_cluster_got_another_family_since() {
+    let mut facts = on_two_networks();
+    for fact in facts.addresses.iter_mut().filter(|fact| fact.slot.family == Family::V6) {
+        (fact.claim, fact.address) = (None, None);
+    }
+    assert_eq!(texts(&told(&facts)), ["w-1", "10.0.0.10", "10.1.0.9"]);
+    facts.addresses[2].address = None;
+    assert!(told(&facts).addresses.is_empty(), "what was claimed is waited for");
+    facts.status().bootstrap_data_provided = None;
+    assert!(told(&facts).ip_addresses.is_empty(), "before the seed all are wanted");
+}
+
+#[test]
+fn waits_have_the_severity_that_capmox_gives_them() {
+    let mut deleted = cloned();
+    deleted.machine.metadata.deletion_timestamp = Some(Time(now()));
+    let task = |operation| Waiting::Task { operation, upid: UPID.to_owned(), trouble: None };
+    let busy = Fault::new(Class::TaskFailed, "busy");
+    for (facts, conclusion, reason, wanted) in [
+        (
+            cloned(),
+            waiting(Waiting::ClusterInfrastructure),
+            "WaitingForClusterInfrastructure",
+            "Info",
+        ),
+        (cloned(), waiting(Waiting::BootstrapDataName), "WaitingForBootstrapData", "Info"),
+        (cloned(), waiting(task(Operation::Clone)), "Cloning", "Info"),
+        (cloned(), waiting(task(Operation::Start)), "PoweringOn", "Info"),
+        (cloned(), waiting(Waiting::Placement("full".into())), "CloningFailed", "Warning"),
+        (
+            cloned(),
+            waiting(Waiting::Addresses("claim x".into())),
+            "WaitingForStaticIPAllocation",
+            "Info",
+        ),
+        (cloned(), waiting(Waiting::Invalid("no scsi0".into())), "VMProvisionFailed", "Warning"),
+        (deleted.clone(), waiting(task(Operation::Stop)), "Deleting", "Info"),
+        (deleted, Conclusion::Faulted(Operation::Destroy, busy), "DeletionFailed", "Warning"),
+    ] {
+        let said = status(&facts, &conclusion, None, now());
+        let said = conditions::find(&said.conditions, reasons::VM_PROVISIONED).unwrap();
+        assert_eq!(said.reason.as_deref(), Some(reason));
+        assert_eq!(said.severity.as_deref(), Some(wanted), "{reason}");
+    }
 }
 
 #[test]
