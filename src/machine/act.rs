@@ -228,7 +228,9 @@ impl Pass<'_> {
         endpoint.ledger().mark_taken(vmid, tokio::time::Instant::now());
         endpoint.ledger().release(vmid, self.facts.uid());
         tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
-        self.remember(|past| past.cloned = false);
+        self.remember(|past| (past.cloned, past.sole_clone) = (false, false));
+        endpoint.forget_task(&self.key);
+        self.facts.task = None;
         self.facts.vm = None;
         self.facts.placement = None;
         self.facts.clone_refused = false;
@@ -279,7 +281,7 @@ impl Pass<'_> {
         match endpoint.client().clone_vm(&template.node, template.vmid, &options).await {
             Ok(upid) => {
                 self.note_growth(None);
-                self.remember(|past| past.cloned = true);
+                self.remember(|past| (past.cloned, past.sole_clone) = (true, untouched));
                 self.started(endpoint, Operation::Clone, upid);
                 Ok(())
             }

@@ -13,11 +13,11 @@ use crate::api::{
     ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
 };
 use crate::fault::Fault;
-use crate::hypervisor::{GuestEntry, NodeState, Operation, StorageEntry, TaskState};
+use crate::hypervisor::{Ended, Exit, GuestEntry, NodeState, Operation, StorageEntry, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::ipam::Slot;
 use crate::placement::TemplateRef;
-use crate::pve::VmConfig;
+use crate::pve::{Cause, VmConfig};
 use crate::seen::Seen;
 
 /// All that one pass knows.
@@ -84,7 +84,7 @@ pub(super) struct Facts {
     pub records_lost: bool,
     /// A clone of this pass was refused because the VMID is taken.
     pub clone_refused: bool,
-    /// The VMID is certainly somebody else's: the very first clone under it was refused.
+    /// The very first clone under the VMID was refused in this pass, because it is taken.
     pub vmid_foreign: bool,
     /// Whether the recorded seed is whole on its storage, when looked for.
     pub stored: Option<Seen<()>>,
@@ -107,6 +107,8 @@ pub(super) struct Past {
     pub inherited: bool,
     /// A clone under the recorded VMID was asked for, and not refused.
     pub cloned: bool,
+    /// The clone that was asked for last is the very first one under the recorded VMID.
+    pub sole_clone: bool,
     /// The storage that would not take the seed last.
     pub refusing: Option<StorageName>,
     /// Nothing was stored yet of the seed that is recorded.
@@ -308,6 +310,20 @@ impl Facts {
     /// The VMID that was recorded for it; a number that Proxmox could not have is none.
     pub(super) fn vmid(&self) -> Option<VmId> {
         self.machine.spec.virtual_machine_id.and_then(|id| VmId::try_from(id).ok())
+    }
+
+    /// Whether the VMID is certainly somebody else's: the very first clone under it failed because it
+    /// is taken, at once or by its task. What has it need not be shown to us.
+    pub(super) fn is_vmid_anothers(&self) -> bool {
+        let by_task = || match &self.task {
+            Some(TaskState::Ended(Ended {
+                operation: Operation::Clone,
+                exit: Exit::Failure(text),
+                ..
+            })) => self.past.sole_clone && Cause::of(text) == Some(Cause::VmIdTaken),
+            _ => false,
+        };
+        self.machine.spec.provider_id.is_none() && (self.vmid_foreign || by_task())
     }
 
     /// The object's UID.

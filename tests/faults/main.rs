@@ -112,6 +112,7 @@ const CASES: &[Named] = &cases! {
     }
     tasks {
         a_vmid_that_somebody_else_takes_is_given_up
+        a_vmid_that_a_guest_takes_whom_nobody_shows_us_is_given_up
         a_clone_that_fails_once_is_tried_again
         a_clone_that_always_fails_is_tried_less_and_less
         a_clone_that_was_cut_short_is_told_with_the_remedy

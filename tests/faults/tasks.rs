@@ -1,6 +1,6 @@
 //! Tasks that fail, locks, protection, and a number that somebody else takes.
 
-use pve_fake::{Action, Change, FaultRule, VmSeed};
+use pve_fake::{Action, Change, Config, FaultRule, Seed, VmSeed};
 use serde_json::json;
 
 use crate::case::Case;
@@ -22,6 +22,18 @@ pub(crate) async fn a_vmid_that_somebody_else_takes_is_given_up() {
     assert_eq!(other.name.as_deref(), Some("other"));
     assert!(other.running, "it was not touched");
     assert_ne!(case.vm_of("m").vmid, 100);
+    case.end().await;
+}
+
+pub(crate) async fn a_vmid_that_a_guest_takes_whom_nobody_shows_us_is_given_up() {
+    let seed = Seed::three_nodes().with_acl("/vms/100", "capmox@pve", &["VM.Allocate"]);
+    let case = Case::with(Config::default().with_seed(seed), json!({})).await;
+    let vm = VmSeed::new(100, "pve3", "tenant", "shared").foreign();
+    case.fake.fail_next("POST", CLONE, Action::Change(Change::VmAppears { vm }));
+    case.machine("m", json!({})).await;
+    case.ready("m").await;
+    assert_eq!(case.vm_of("m").vmid, 101);
+    assert!(case.fake.model().vm_view(100).is_some_and(|vm| vm.running), "it was touched");
     case.end().await;
 }
 

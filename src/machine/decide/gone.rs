@@ -39,6 +39,7 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     }
     match &facts.vm {
         None => Decision::Look(Look::Vm),
+        Some(VmSeen::Hidden(_)) if facts.is_vmid_anothers() => release(facts),
         Some(VmSeen::Unknown(why) | VmSeen::Hidden(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
         }

@@ -100,7 +100,7 @@ fn failed_task(facts: &Facts, now: Timestamp) -> Option<Decision> {
             Operation::Upload | Operation::DeleteSeed => matches!(ended.exit, Exit::Unknown(_)),
             _ => false,
         };
-        if failed && !judged_by_the_world {
+        if failed && !judged_by_the_world && !facts.is_vmid_anothers() {
             return Some(Decision::Do(Step::ForgetTask));
         }
     }
@@ -112,7 +112,7 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
     if was_ready && facts.machine.spec.provider_id.is_some() {
         return settled(facts, vmid);
     }
-    if facts.vmid_foreign && facts.machine.spec.provider_id.is_none() {
+    if facts.is_vmid_anothers() {
         return Decision::Do(Step::GiveUpVmId(vmid));
     }
     match &facts.vm {

@@ -135,6 +135,12 @@ fn a_number_that_somebody_else_has_is_given_up_only_when_that_is_certain() {
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
     facts.vmid_foreign = true;
     does(&facts, |s| *s == Step::GiveUpVmId(vmid()));
+    facts.vmid_foreign = false;
+    facts.task = Some(ended(Operation::Clone, Exit::Failure("VM 105 already exists".to_owned())));
+    does(&facts, |s| *s == Step::ForgetTask);
+    facts.past.sole_clone = true;
+    does(&facts, |s| *s == Step::GiveUpVmId(vmid()));
+    does(&deleted(facts), |s| *s == Step::ReleaseClaims);
     let mut facts = reserved();
     set_config(&mut facts, config_with(&[("name", "database")]));
     does(&facts, |s| *s == Step::GiveUpVmId(vmid()));

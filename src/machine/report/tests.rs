@@ -121,28 +121,24 @@ fn waits_have_the_severity_that_capmox_gives_them() {
     deleted.machine.metadata.deletion_timestamp = Some(Time(now()));
     let task = |operation| Waiting::Task { operation, upid: UPID.to_owned(), trouble: None };
     let busy = Fault::new(Class::TaskFailed, "busy");
+    let (live, gone) = (&cloned(), &deleted);
     for (facts, conclusion, reason, wanted) in [
+        (live, waiting(Waiting::ClusterInfrastructure), "WaitingForClusterInfrastructure", "Info"),
+        (live, waiting(Waiting::BootstrapDataName), "WaitingForBootstrapData", "Info"),
+        (live, waiting(task(Operation::Clone)), "Cloning", "Info"),
+        (live, waiting(task(Operation::Start)), "PoweringOn", "Info"),
+        (live, waiting(Waiting::Placement("full".into())), "CloningFailed", "Warning"),
         (
-            cloned(),
-            waiting(Waiting::ClusterInfrastructure),
-            "WaitingForClusterInfrastructure",
-            "Info",
-        ),
-        (cloned(), waiting(Waiting::BootstrapDataName), "WaitingForBootstrapData", "Info"),
-        (cloned(), waiting(task(Operation::Clone)), "Cloning", "Info"),
-        (cloned(), waiting(task(Operation::Start)), "PoweringOn", "Info"),
-        (cloned(), waiting(Waiting::Placement("full".into())), "CloningFailed", "Warning"),
-        (
-            cloned(),
+            live,
             waiting(Waiting::Addresses("claim x".into())),
             "WaitingForStaticIPAllocation",
             "Info",
         ),
-        (cloned(), waiting(Waiting::Invalid("no scsi0".into())), "VMProvisionFailed", "Warning"),
-        (deleted.clone(), waiting(task(Operation::Stop)), "Deleting", "Info"),
-        (deleted, Conclusion::Faulted(Operation::Destroy, busy), "DeletionFailed", "Warning"),
+        (live, waiting(Waiting::Invalid("no scsi0".into())), "VMProvisionFailed", "Warning"),
+        (gone, waiting(task(Operation::Stop)), "Deleting", "Info"),
+        (gone, Conclusion::Faulted(Operation::Destroy, busy), "DeletionFailed", "Warning"),
     ] {
-        let said = status(&facts, &conclusion, None, now());
+        let said = status(facts, &conclusion, None, now());
         let said = conditions::find(&said.conditions, reasons::VM_PROVISIONED).unwrap();
         assert_eq!(said.reason.as_deref(), Some(reason));
         assert_eq!(said.severity.as_deref(), Some(wanted), "{reason}");
