@@ -57,6 +57,7 @@ impl Case {
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         // Its own, so that it can be looked for in the log.
         config.seed.tokens[0].secret = format!("5ec2e75e-c2e7-4ec2-8ec2-{number:012}");
+        config.seed.cluster = format!("lab-{number}");
         let fake = Fake::start(config).await.unwrap();
         let namespace = stage.world.namespace("faults").await.unwrap();
         Self { fake, client: stage.client.clone(), namespace, stage, _busy: busy }

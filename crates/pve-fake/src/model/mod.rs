@@ -94,6 +94,13 @@ pub struct Model {
     violations: Vec<Violation>,
 }
 
+/// Where the sequence of numbers begins: elsewhere in a cluster of another name, of which no two VMs
+/// have one uuid.
+fn dice(cluster: &str) -> u64 {
+    let add = |sum: u64, byte: u8| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte);
+    cluster.bytes().fold(0x5eed, add)
+}
+
 impl Model {
     /// A cluster as seeded, at `now`.
     pub fn new(
@@ -129,7 +136,7 @@ impl Model {
             agenda: BTreeMap::new(),
             locks: BTreeMap::new(),
             counter: 0,
-            dice: 0x5eed,
+            dice: dice(&seed.cluster),
             fate: None,
             effects: Vec::new(),
             violations: Vec::new(),
