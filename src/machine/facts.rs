@@ -53,6 +53,8 @@ pub(super) struct Facts {
     /// Provider ids that other machines record together with the same VMID. Those of other Proxmox
     /// clusters are among them.
     pub others_ids: Vec<String>,
+    /// Another machine that records both this one's VMID and its provider id.
+    pub double: Option<Double>,
     /// How often the guest was asked since it was started.
     pub guest_looks: u32,
     /// How long to leave a guest that boots alone before it is asked, or asked again.
@@ -117,6 +119,18 @@ pub(super) struct Past {
     pub outside_ha: bool,
     /// The guest was asked to shut down.
     pub shutdown_asked: bool,
+}
+
+/// A machine that records the VM of another one: written from a copy of it, or restored from a backup
+/// beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Double {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name, which is that of the VM it asked for.
+    pub name: String,
+    /// Whether it is being deleted.
+    pub is_deleted: bool,
 }
 
 /// A call to Proxmox.

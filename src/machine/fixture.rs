@@ -70,6 +70,7 @@ pub(super) fn fresh() -> Facts {
         absence_confirmed: false,
         vmid_shared: false,
         others_ids: Vec::new(),
+        double: None,
         guest_looks: 0,
         guest_wait: None,
         power: None,

@@ -18,6 +18,7 @@ mod addresses;
 mod boot;
 mod bootstrap;
 mod case;
+mod copies;
 mod credentials;
 mod hands;
 mod limits;
@@ -140,6 +141,9 @@ const CASES: &[Named] = &cases! {
         a_vm_in_ha_is_taken_out_of_it_before_it_goes
         a_guest_shuts_down_first_where_that_is_asked_for
         a_paused_cluster_is_left_alone
+    }
+    copies {
+        a_machine_that_records_the_vm_of_another_leaves_it_alone
     }
     silence {
         of_the_templates_node_before_the_clone

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
 use super::super::seed;
-use super::identity::{Identity, identity, is_marked, is_marked_as_ours, traces};
+use super::identity::{Identity, identity, is_marked, is_marked_as_ours, shared_with, traces};
 use super::{
     connected, has_finalizer, is_seed_deleted, just_ended, late, retry_pause, stray_seed,
     task_in_flight,
@@ -60,7 +60,11 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
 
 fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
     match identity(facts, vm) {
-        Identity::Ours => {}
+        Identity::Ours => {
+            if let Some(why) = shared_with(facts, vm) {
+                return Decision::Wait(Waiting::Unknown(why), Wake::seconds(30));
+            }
+        }
         Identity::Nascent => {
             let waiting = Waiting::Locked { vmid, lock: "clone".to_owned() };
             return Decision::Wait(waiting, Wake::seconds(5));

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::super::facts::{Facts, VmFact};
+use super::super::facts::{Double, Facts, VmFact};
 use crate::hypervisor::{Operation, TaskState};
 use crate::ipam::DEFAULT_DEVICE;
 
@@ -63,7 +63,7 @@ pub(crate) fn without_mark(description: &str) -> Option<String> {
 pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
     if let Some(recorded) = &facts.machine.spec.provider_id {
         return match vm.config.uuid() {
-            Some(uuid) if provider_id(&uuid) == *recorded => Identity::Ours,
+            Some(uuid) if provider_id(&uuid) == *recorded => of_double(facts, vm),
             Some(uuid) => Identity::Foreign(format!(
                 "its BIOS uuid is {uuid}, recorded is spec.providerID {recorded}"
             )),
@@ -96,6 +96,43 @@ pub(super) fn identity(facts: &Facts, vm: &VmFact) -> Identity {
         // A clone gets its name last.
         None => Identity::Nascent,
     }
+}
+
+/// Whose a VM is that has the recorded uuid: another machine may record the same VM, because it was
+/// copied into a template together with what identifies it, or restored beside the one it was saved
+/// from. Then the name tells; where it tells nothing, either may go on using it.
+fn of_double(facts: &Facts, vm: &VmFact) -> Identity {
+    let name = vm.config.name();
+    match &facts.double {
+        Some(double) if name == Some(&double.name) && name != Some(facts.name()) => {
+            Identity::Foreign(format!(
+                "it has the name of {}, which records the same spec.providerID and \
+                 spec.virtualMachineID. If these stand in a ProxmoxMachineTemplate, make one without \
+                 them",
+                named_double(double)
+            ))
+        }
+        _ => Identity::Ours,
+    }
+}
+
+/// Why a VM must not be destroyed though it has the recorded uuid: it may be that of another machine,
+/// which stays.
+pub(super) fn shared_with(facts: &Facts, vm: &VmFact) -> Option<String> {
+    let double = facts.double.as_ref().filter(|double| !double.is_deleted)?;
+    let name = vm.config.name();
+    let is_ours = name == Some(facts.name()) && name != Some(&double.name);
+    (!is_ours).then(|| {
+        format!(
+            "{} records the same VM by spec.providerID and spec.virtualMachineID. Delete that one too, \
+             or remove the finalizer of the one that is to go without its VM",
+            named_double(double)
+        )
+    })
+}
+
+fn named_double(double: &Double) -> String {
+    format!("ProxmoxMachine {}/{}", double.namespace, double.name)
 }
 
 /// What tells that a VM with another BIOS uuid than the recorded one is this machine's after all: the

@@ -86,6 +86,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         absence_confirmed: false,
         vmid_shared: false,
         others_ids: Vec::new(),
+        double: None,
         guest_looks: 0,
         guest_wait: None,
         power: None,
@@ -109,6 +110,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
     facts.addresses = addresses(stores, &facts);
     let sharers = sharers::all(stores, &facts.machine);
     facts.vmid_shared = !sharers.is_empty();
+    facts.double = sharers::double(&facts.machine, &sharers);
     facts.others_ids = sharers.into_iter().filter_map(|other| other.spec.provider_id).collect();
     if !stores.know_ipam() {
         facts.ipam_trouble = Some(

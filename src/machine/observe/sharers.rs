@@ -5,6 +5,7 @@
 
 use kube::ResourceExt;
 
+use super::super::facts::Double;
 use super::super::pass::Pass;
 use super::super::stores::Stores;
 use crate::api::ProxmoxMachine;
@@ -19,6 +20,18 @@ pub(super) fn all(stores: &Stores, machine: &ProxmoxMachine) -> Vec<ProxmoxMachi
         other.metadata.uid != machine.metadata.uid && other.spec.virtual_machine_id == Some(number)
     });
     others.cloned().collect()
+}
+
+/// The one among them that records the same VM, rather one that stays.
+pub(super) fn double(machine: &ProxmoxMachine, sharers: &[ProxmoxMachine]) -> Option<Double> {
+    let own = machine.spec.provider_id.as_ref()?;
+    let doubles = sharers.iter().filter(|other| other.spec.provider_id.as_ref() == Some(own));
+    let doubles = doubles.map(|other| Double {
+        namespace: other.namespace().unwrap_or_default(),
+        name: other.name_any(),
+        is_deleted: other.metadata.deletion_timestamp.is_some(),
+    });
+    doubles.min_by_key(|double| double.is_deleted)
 }
 
 impl Pass<'_> {

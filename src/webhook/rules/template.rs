@@ -74,16 +74,28 @@ fn first_change(old: Option<&Value>, new: Option<&Value>) -> Option<(String, Val
         .map(|name| (name.clone(), field(new, &name).unwrap_or_default()))
 }
 
-/// What a new template says that its machines will be refused for. No more than a warning: the
-/// patches of a ClusterClass may put it right.
+/// Fields by which a machine records its own VM.
+const IDENTITY: [&str; 2] = ["providerID", "virtualMachineID"];
+
+/// What a new template says that its machines will be refused for, or stick at. No more than a warning:
+/// the patches of a ClusterClass may put it right.
 fn doubts(review: &Review<'_>) -> Vec<String> {
     if review.kind == Kind::ProxmoxClusterTemplate {
         return clone_spec::doubts(review, CONTENT);
     }
     let spec = content(review.object).cloned().unwrap_or_default();
+    let identity = IDENTITY.iter().filter(|field| spec.get(field).is_some_and(|it| !it.is_null()));
+    let identity: Vec<String> = identity
+        .map(|field| {
+            format!(
+                "every machine made from this template would record the same VM: remove \
+                 spec.template.spec.{field}, which the provider writes into each machine"
+            )
+        })
+        .collect();
     // What cannot be read, the apiserver refuses by the schema.
     let network = spec.get("network").cloned().unwrap_or_default();
-    let Ok(spec) = serde_json::from_value::<ProxmoxMachineSpec>(spec) else { return vec![] };
+    let Ok(spec) = serde_json::from_value::<ProxmoxMachineSpec>(spec) else { return identity };
     let refusals = spec.network.map_or_else(Vec::new, |asked| guest::refusals(&asked, &network));
     let refusal = refusals.into_iter().next();
     refusal
@@ -92,5 +104,6 @@ fn doubts(review: &Review<'_>) -> Vec<String> {
             format!("machines made from this template will be refused: {}", status.message)
         })
         .into_iter()
+        .chain(identity)
         .collect()
 }

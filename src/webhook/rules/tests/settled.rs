@@ -45,6 +45,23 @@ fn stages() -> [(Value, Value); 4] {
 }
 
 #[test]
+fn a_template_that_records_a_vm_is_accepted_with_a_warning() {
+    let kind = Kind::ProxmoxMachineTemplate;
+    for (field, value) in [
+        ("providerID", json!("proxmox://9a8b7c6d-0000-4000-8000-000000000001")),
+        ("virtualMachineID", json!(105)),
+    ] {
+        let mut spec = machine(&json!({"default": {"bridge": "vmbr0"}}));
+        spec[field] = value;
+        let Verdict::Doubted(doubts) = judge(kind, &template(kind, &spec, &json!({})), None) else {
+            panic!("{field} was taken without a word");
+        };
+        let [doubt] = &doubts[..] else { panic!("{doubts:?}") };
+        assert!(doubt.contains(&format!("remove spec.template.spec.{field}")), "{doubt}");
+    }
+}
+
+#[test]
 fn a_change_that_could_not_take_effect_is_refused_with_field_and_remedy() {
     let [_, cloned, seeded, ready] = [0, 1, 2, 3];
     for (change, path, from) in [
