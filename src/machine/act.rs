@@ -1,5 +1,6 @@
 //! Does what was decided: one step, one or two calls. Each step is safe to do twice.
 
+mod choice;
 mod ending;
 mod kubernetes;
 
@@ -14,7 +15,7 @@ use super::remedy::remedy;
 use super::seed;
 use crate::bootstrap::seed::file_name;
 use crate::fault::{Class, Fault};
-use crate::hypervisor::{Endpoint, Exit, Operation, Place, Promise, TaskState};
+use crate::hypervisor::{Endpoint, Exit, Operation, Place, TaskState};
 use crate::ids::{NodeName, StorageName, VmId};
 use crate::placement::TemplateRef;
 use crate::pve::{self, Cause, CloneOptions, ConfigUpdate, Upid, VmConfig};
@@ -180,62 +181,6 @@ impl Pass<'_> {
             self.note_growth(None);
         }
         Setback::Fault(operation, Fault::new(Class::TaskFailed, message))
-    }
-
-    async fn reserve(
-        &mut self,
-        vmid: VmId,
-        node: NodeName,
-        memory: u64,
-        template: TemplateRef,
-        ledger_version: u64,
-    ) -> Result<(), Setback> {
-        let endpoint = self.endpoint(Operation::Clone)?;
-        let promise = Promise {
-            owner: self.facts.uid().to_owned(),
-            node: Some(node.clone()),
-            memory,
-            group: super::observe::group(&self.facts),
-        };
-        if endpoint.ledger().promise(ledger_version, vmid, promise).is_err() {
-            // Another machine was faster: choose again from what is there now.
-            self.facts.placement = None;
-            return Ok(());
-        }
-        // Under a VMID that was recorded before, a clone may have been asked for already.
-        let is_new = self.facts.vmid() != Some(vmid);
-        let written = self.record_choice(vmid, &node, &template).await;
-        match &written {
-            Ok(()) => {
-                self.shared.memory.with(&self.key, |remembered| remembered.untouched = is_new);
-                if is_new {
-                    self.remember(|past| past.cloned = false);
-                }
-                endpoint.watch(vmid, self.key.clone());
-                tracing::info!(%vmid, %node, %template, "chose where the VM goes");
-            }
-            Err(_) => endpoint.ledger().release(vmid, self.facts.uid()),
-        }
-        self.facts.vm = Some(super::facts::VmSeen::Absent);
-        // Those of another node, perhaps.
-        self.facts.iso_storages = None;
-        written
-    }
-
-    async fn give_up(&mut self, vmid: VmId) -> Result<(), Setback> {
-        let endpoint = self.endpoint(Operation::Clone)?;
-        self.forget_choice().await?;
-        endpoint.ledger().mark_taken(vmid, tokio::time::Instant::now());
-        endpoint.ledger().release(vmid, self.facts.uid());
-        tracing::warn!(%vmid, "gave up a VMID that somebody else uses");
-        self.remember(|past| (past.cloned, past.sole_clone) = (false, false));
-        endpoint.forget_task(&self.key);
-        self.facts.task = None;
-        self.facts.vm = None;
-        self.facts.placement = None;
-        self.facts.clone_refused = false;
-        self.facts.vmid_foreign = false;
-        Ok(())
     }
 
     async fn clone_vm(

@@ -1,10 +1,39 @@
 //! What a copy brings along that is not its own: options of the template, and machines that record the
 //! VM of another.
 
+use std::time::Duration;
+
 use capmox::api::ProxmoxMachine;
+use pve_fake::{Config, Timings};
 use serde_json::json;
 
-use crate::case::Case;
+use crate::case::{Case, said, text};
+
+/// The template was written from a machine, with its VMID.
+pub(crate) async fn machines_that_come_with_one_number_get_numbers_of_their_own() {
+    let timings = Timings { clone_full: Duration::from_secs(3), ..Timings::default() };
+    let case = Case::with(Config { timings, ..Config::default() }, json!({})).await;
+    let names = ["a", "b", "c"];
+    for name in names {
+        case.machine(name, json!({"virtualMachineID": 500})).await;
+    }
+    let mut numbers = Vec::new();
+    for name in names {
+        let confused = |found: &ProxmoxMachine| {
+            said(found).is_some_and(|condition| text(condition).contains("go round in circles"))
+        };
+        let up = case.until(name, "ready, or confused", |found| {
+            confused(found) || found.status.as_ref().is_some_and(|status| status.ready)
+        });
+        let up = up.await;
+        assert!(!confused(&up), "{name}: {:?}", said(&up));
+        numbers.push(case.vm_of(name).vmid);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3, "{numbers:?}");
+    case.end().await;
+}
 
 /// The template was written from a machine, with all that identifies its VM.
 pub(crate) async fn a_machine_that_records_the_vm_of_another_leaves_it_alone() {
