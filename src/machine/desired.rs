@@ -16,6 +16,9 @@ use crate::pve::{NetDevice, Tags, VmConfig};
 
 const GIB: u64 = 1 << 30;
 
+/// Option of a network device without a link. capmox takes it out as soon as it writes the device.
+const LINK_DOWN: &str = "link_down";
+
 /// The options to write so that the VM is as the machine asks; none when it is.
 ///
 /// # Errors
@@ -52,6 +55,12 @@ pub(super) fn options(
         options.insert("tags".to_owned(), tags);
     }
     Ok(options)
+}
+
+/// Takes off the protection that the clone has from its template, which people protect from being
+/// removed: a machine could not be deleted, nor a drive be taken out.
+pub(super) fn unprotected() -> BTreeMap<String, String> {
+    BTreeMap::from([("protection".to_owned(), "0".to_owned())])
 }
 
 fn is_recorded(facts: &Facts, config: &VmConfig) -> bool {
@@ -99,6 +108,7 @@ impl Wanted<'_> {
             device.set_model(model);
         }
         device.set("bridge", self.bridge);
+        device.remove(LINK_DOWN);
         for (key, value) in [("mtu", self.mtu), ("tag", self.vlan)] {
             match value {
                 Some(value) => device.set(key, value),
@@ -130,7 +140,7 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
         }
     }
     if wanted.iter().all(|(name, wanted)| config.net(name).is_some_and(|found| wanted.is(&found))) {
-        return Ok(BTreeMap::new());
+        return Ok(plugged_in(&wanted, config));
     }
     let written = wanted.into_iter().filter_map(|(name, wanted)| {
         let found = config.net(name);
@@ -138,6 +148,18 @@ fn network(facts: &Facts, config: &VmConfig) -> Result<BTreeMap<String, String>,
         (found.as_ref() != Some(&device)).then(|| (name.to_owned(), device.to_string()))
     });
     Ok(written.collect())
+}
+
+/// Devices of the template whose cable is unplugged, with it plugged in: the guest would come up with an
+/// address and reach nobody.
+fn plugged_in(wanted: &[(&str, Wanted<'_>)], config: &VmConfig) -> BTreeMap<String, String> {
+    let unplugged = wanted.iter().filter_map(|(name, _)| {
+        let mut device =
+            config.net(name).filter(|found| found.options().get(LINK_DOWN) == Some("1"))?;
+        device.remove(LINK_DOWN);
+        Some(((*name).to_owned(), device.to_string()))
+    });
+    unplugged.collect()
 }
 
 /// The device that the seed has to name and that has no MAC address yet.

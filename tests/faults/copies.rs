@@ -4,10 +4,43 @@
 use std::time::Duration;
 
 use capmox::api::ProxmoxMachine;
-use pve_fake::{Config, Timings};
+use pve_fake::{Change, Config, Timings, VmSeed};
 use serde_json::json;
 
 use crate::case::{Case, said, text};
+
+const CLONE: &str = "/nodes/*/qemu/*/clone";
+
+fn template(vmid: u32) -> VmSeed {
+    VmSeed::new(vmid, "pve1", &format!("template-{vmid}.lab"), "shared").template()
+}
+
+/// A protected template, with cloud-init's own drive and a NIC whose cable is unplugged.
+pub(crate) async fn what_guards_a_template_does_not_guard_its_clones() {
+    let case = Case::sound().await;
+    let nic = "virtio=BC:24:11:00:AA:01,bridge=vmbr0,firewall=1,link_down=1";
+    let vm = template(9100)
+        .with("protection", "1")
+        .with("boot", "order=scsi0;ide2;net0")
+        .with("net0", nic)
+        .with("ide2", "shared:vm-9100-cloudinit,media=cdrom");
+    case.fake.change(Change::VmAppears { vm });
+    case.machine("m", json!({"templateID": 9100})).await;
+    case.ready("m").await;
+    let vm = case.vm_of("m");
+    assert!(!vm.config.contains_key("ide2"), "{:?}", vm.config);
+    assert!(!vm.config["net0"].contains("link_down"), "{}", vm.config["net0"]);
+    assert!(vm.config["net0"].contains("firewall=1"), "{}", vm.config["net0"]);
+    case.delete("m").await;
+    case.gone("m").await;
+
+    // A machine that is deleted while it is cloned.
+    case.machine("n", json!({"templateID": 9100})).await;
+    case.sees("the clone", |fake| (fake.journal().count("POST", CLONE) >= 2).then_some(())).await;
+    case.delete("n").await;
+    case.gone("n").await;
+    case.end().await;
+}
 
 /// The template was written from a machine, with its VMID.
 pub(crate) async fn machines_that_come_with_one_number_get_numbers_of_their_own() {

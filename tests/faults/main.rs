@@ -143,6 +143,7 @@ const CASES: &[Named] = &cases! {
         a_paused_cluster_is_left_alone
     }
     copies {
+        what_guards_a_template_does_not_guard_its_clones
         machines_that_come_with_one_number_get_numbers_of_their_own
         a_machine_that_records_the_vm_of_another_leaves_it_alone
     }

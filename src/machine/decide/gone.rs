@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, Power, VmFact, VmSeen};
-use super::super::seed;
+use super::super::{desired, seed};
 use super::identity::{Identity, identity, is_marked, is_marked_as_ours, shared_with, traces};
 use super::{
     connected, has_finalizer, is_seed_deleted, just_ended, late, retry_pause, stray_seed,
@@ -26,7 +26,9 @@ pub(super) fn decide(facts: &Facts, now: Timestamp) -> Decision {
     }
     if let Some(TaskState::Ended(ended)) = &facts.task {
         let is_told = match ended.operation {
-            Operation::Stop | Operation::Destroy => !matches!(ended.exit, Exit::Success),
+            Operation::Stop | Operation::Destroy | Operation::Configure => {
+                !matches!(ended.exit, Exit::Success)
+            }
             Operation::DeleteSeed => matches!(ended.exit, Exit::Failure(_)),
             _ => false,
         };
@@ -85,7 +87,12 @@ fn with_vm(facts: &Facts, vmid: VmId, vm: &VmFact) -> Decision {
         return Decision::Wait(waiting, Wake::seconds(5));
     }
     if vm.config.is_protected() {
-        return Decision::Wait(Waiting::Protected(vmid), Wake::seconds(30));
+        // The mark goes with the first change of the configuration, so this is the template's.
+        return if is_marked_as_ours(facts, vm) {
+            Decision::Do(Step::Configure(desired::unprotected()))
+        } else {
+            Decision::Wait(Waiting::Protected(vmid), Wake::seconds(30))
+        };
     }
     // Recorded first, so that the file is found when the VM that names it is gone.
     let seed = match seed_of(facts, vm) {

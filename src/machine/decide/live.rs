@@ -234,10 +234,15 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
         Ok(growth) => growth,
         Err(why) => return invalid(why),
     };
-    let options = match desired::options(facts, &vm.config) {
+    let mut options = match desired::options(facts, &vm.config) {
         Ok(options) => options,
         Err(why) => return invalid(why),
     };
+    if vm.config.is_protected() {
+        // Before the seed, which takes the place of a drive that could not be taken out.
+        options.extend(desired::unprotected());
+        return Decision::Do(Step::Configure(options));
+    }
     if let Some(device) = desired::lacks_mac(facts, &vm.config) {
         if options.is_empty() {
             return invalid(format!(

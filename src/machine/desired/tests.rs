@@ -89,6 +89,25 @@ fn mtu_and_vlan_of_the_template_stay_while_no_device_differs() {
 }
 
 #[test]
+fn a_cable_that_is_unplugged_in_the_template_is_plugged_in() {
+    let plain = "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1";
+    for old in [
+        "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,link_down=1",
+        "virtio=BC:24:11:00:00:01,bridge=vmbr9,firewall=1,link_down=1,tag=30",
+    ] {
+        let written = options(&cloned(), &config_with(&[("net0", old)])).unwrap();
+        assert_eq!(written, map(&[("net0", plain)]));
+    }
+    // VLAN and MTU are not touched for that.
+    let tagged = "virtio=BC:24:11:00:00:01,bridge=vmbr0,link_down=1,tag=30";
+    let written = options(&cloned(), &config_with(&[("net0", tagged)])).unwrap();
+    assert_eq!(written, map(&[("net0", "virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=30")]));
+    // A device that the machine does not name is the template's.
+    let other = [("net1", "virtio=BC:24:11:00:00:02,bridge=vmbr0,link_down=1")];
+    assert_eq!(options(&cloned(), &config_with(&other)).unwrap(), map(&[]));
+}
+
+#[test]
 fn a_new_model_keeps_the_mac() {
     let facts = asking(&json!({"network": {"default": {"bridge": "vmbr0", "model": "e1000"}}}));
     let written = options(&facts, &config()).unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::line::TOKEN;
 use super::plan::{Happening, Wish};
-use super::world::{ROOT, State, World, template};
+use super::world::{ROOT, State, World};
 
 /// The end of something that lasts.
 #[derive(Debug, Clone)]
@@ -185,7 +185,7 @@ impl State {
                 self.lasts(millis, time, change(true), change(false));
             }
             Happening::TemplateGone { millis: time } => {
-                let back = Change::VmAppears { vm: template() };
+                let back = Change::VmAppears { vm: self.template.clone() };
                 self.lasts(millis, time, Change::VmGone { vmid: 9000 }, back);
             }
             Happening::Stale { millis: time } => self.stale_until = millis + time,

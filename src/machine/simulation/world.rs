@@ -43,6 +43,8 @@ pub(super) struct State {
     pub(super) model: Model,
     pub(super) kubernetes: Store,
     pub(super) dice: Dice,
+    /// What machines are cloned from.
+    pub(super) template: VmSeed,
     /// Not happened yet.
     pub(super) events: Vec<Event>,
     pub(super) calls: u64,
@@ -87,7 +89,7 @@ impl World {
         let now = Instant::now();
         let mut seed = Seed::three_nodes()
             .with_token(ROOT.0, ROOT.1, false)
-            .with_vm(template())
+            .with_vm(template(plan.seed))
             .with_vm(neighbour());
         if plan.tight {
             for node in &mut seed.nodes {
@@ -103,6 +105,7 @@ impl World {
         let state = State {
             model,
             kubernetes: Store::default(),
+            template: template(plan.seed),
             dice: Dice::new(plan.seed ^ 0x00c0_ffee),
             events: plan.events.clone(),
             calls: 0,
@@ -341,7 +344,8 @@ fn clone_of(asked: &Asked) -> Option<(u32, String)> {
     Some((of("newid")?.parse().ok()?, of("name")?))
 }
 
-/// What machines are cloned from.
-pub(super) fn template() -> VmSeed {
-    VmSeed::new(9000, "pve1", "kube-template", "shared").template()
+/// What machines are cloned from. In some runs it is protected against being removed.
+fn template(seed: u64) -> VmSeed {
+    let template = VmSeed::new(9000, "pve1", "kube-template", "shared").template();
+    if seed % 4 == 3 { template.with("protection", "1") } else { template }
 }

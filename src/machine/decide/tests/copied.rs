@@ -54,3 +54,29 @@ fn a_vm_that_was_renamed_is_destroyed_only_if_no_other_machine_records_it() {
     facts.double = None;
     does(&facts, |s| *s == Step::Destroy);
 }
+
+#[test]
+fn the_protection_of_a_template_is_not_that_of_its_clones() {
+    let mut facts = cloned();
+    let marked = mark("lab", "w-1", "m-uid");
+    let as_cloned = [("protection", "1"), ("cores", "2"), ("description", &*marked)];
+    set_config(&mut facts, config_with(&as_cloned));
+    let unprotects =
+        |step: &Step| matches!(step, Step::Configure(options) if options["protection"] == "0");
+    does(&facts, |s| {
+        unprotects(s)
+            && matches!(s, Step::Configure(options) if options["cores"] == "4"
+            && options["description"].is_empty())
+    });
+    // The machine goes before it comes to that.
+    does(&deleted(facts.clone()), unprotects);
+    // What people set later is theirs.
+    set_config(&mut facts, config_with(&[("protection", "1")]));
+    waits(&deleted(facts), |w| matches!(w, Waiting::Protected(_)));
+    let mut later = seeded();
+    let attached = ("ide0", "local:iso/user-data-105.iso,media=cdrom");
+    set_config(&mut later, config_with(&[("protection", "1"), attached]));
+    later.power = Some(Seen::Present(Power::Running));
+    assert_eq!(decided(&later), Decision::Look(Look::Guest));
+    waits(&deleted(later), |w| matches!(w, Waiting::Protected(_)));
+}
