@@ -13,7 +13,7 @@ use crate::bootstrap::{Format, Metadata, Place, Problem, SeedFiles, asks_for_pla
 use crate::hypervisor::{Operation, TaskState};
 use crate::ids::{StorageName, VmId};
 use crate::ipam::{DEFAULT_DEVICE, Family};
-use crate::pve::VmConfig;
+use crate::pve::{BootOrder, VmConfig};
 use crate::seen::Seen;
 
 /// Tag of a VM whose seed is in use: capmox's, so that each cleans up after the other.
@@ -167,9 +167,16 @@ pub(super) fn attach(
     }) {
         options.insert(key.clone(), String::new());
     }
-    let order = config.get("boot").filter(|boot| boot.contains("order="));
-    if let Some(order) = order.filter(|_| !config.boot_order().contains(DRIVE)) {
-        options.insert("boot".to_owned(), format!("{order};{DRIVE}"));
+    let order = config.boot_order();
+    let is_explicit = config.get("boot").is_some_and(|boot| boot.contains("order="));
+    if is_explicit && !order.contains(DRIVE) {
+        // Proxmox refuses an order that names a device which is not there, or goes with the same call.
+        let stays = |device: &&String| {
+            config.get(device).is_some() && options.get(*device).is_none_or(|text| !text.is_empty())
+        };
+        let devices = order.devices().iter().filter(stays).cloned();
+        let order: BootOrder = devices.chain([DRIVE.to_owned()]).collect();
+        options.insert("boot".to_owned(), order.to_string());
     }
     options
 }

@@ -128,6 +128,25 @@ fn a_boot_order_in_the_old_form_is_left_alone() {
     }
 }
 
+/// The order that Proxmox gives a new VM has the drive which people make cloud-init's.
+#[test]
+fn a_boot_order_names_no_device_that_goes_or_is_not_there() {
+    for (drive, order, wanted) in [
+        (
+            "local-lvm:vm-105-cloudinit,media=cdrom",
+            "order=scsi0;ide2;net0",
+            "order=scsi0;net0;ide0",
+        ),
+        ("", "order=scsi0;ide2;net0", "order=scsi0;net0;ide0"),
+        ("none,media=cdrom", "order=scsi0;ide2;net0", "order=scsi0;ide2;net0;ide0"),
+        ("local:iso/tools.iso,media=cdrom", "order=ide2;scsi0", "order=ide2;scsi0;ide0"),
+    ] {
+        let config = config_with(&[("ide2", drive), ("boot", order)]);
+        let attached = attach("local:iso/user-data-105.iso", &config, None);
+        assert_eq!(attached["boot"], wanted, "{drive:?}");
+    }
+}
+
 #[test]
 fn a_cloud_init_drive_of_proxmox_goes_when_the_seed_comes() {
     let config = config_with(&[
@@ -138,6 +157,7 @@ fn a_cloud_init_drive_of_proxmox_goes_when_the_seed_comes() {
     let attached = attach("local:iso/user-data-105.iso", &config, None);
     assert_eq!(attached["ide2"], "", "taken off");
     assert!(!attached.contains_key("sata0") && !attached.contains_key("scsi1"), "{attached:?}");
+    assert_eq!(attached["boot"], "order=scsi0;net0;ide0");
     let same = config_with(&[("ide0", "local-lvm:vm-105-cloudinit,media=cdrom")]);
     let attached = attach("local:iso/user-data-105.iso", &same, None);
     assert_eq!(attached["ide0"], "local:iso/user-data-105.iso,media=cdrom");
