@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use capmox::api::ProxmoxMachine;
-use pve_fake::{Change, Config, Timings, VmSeed};
+use pve_fake::{Action, Change, Config, FaultRule, Timings, VmSeed};
 use serde_json::json;
 
 use crate::case::{Case, said, text};
@@ -85,5 +85,19 @@ pub(crate) async fn a_machine_that_records_the_vm_of_another_leaves_it_alone() {
     case.ready("m").await;
     case.delete("m").await;
     case.gone("m").await;
+    case.end().await;
+}
+
+/// As enterprise distributions have it.
+pub(crate) async fn an_agent_that_executes_nothing_is_told_with_the_remedy() {
+    let case = Case::sound().await;
+    let text = "Agent error: Command guest-exec has been disabled: the command is not allowed";
+    let refusal = Action::Reply { status: 500, text: text.to_owned() };
+    case.fake.faults().add(FaultRule::always("POST", "/nodes/*/qemu/*/agent/exec", refusal));
+    case.machine("m", json!({})).await;
+    let words = ["guest-exec has been disabled", "spec.checks.skipCloudInitStatus"];
+    case.says("m", "Unknown Unknown", &words).await;
+    case.edit("m", json!({"checks": {"skipCloudInitStatus": true}})).await;
+    case.ready("m").await;
     case.end().await;
 }

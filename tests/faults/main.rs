@@ -146,6 +146,7 @@ const CASES: &[Named] = &cases! {
         what_guards_a_template_does_not_guard_its_clones
         machines_that_come_with_one_number_get_numbers_of_their_own
         a_machine_that_records_the_vm_of_another_leaves_it_alone
+        an_agent_that_executes_nothing_is_told_with_the_remedy
     }
     silence {
         of_the_templates_node_before_the_clone

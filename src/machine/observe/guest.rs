@@ -9,7 +9,7 @@ use super::super::pass::Pass;
 use crate::bootstrap::cloud_init::{self, Progress};
 use crate::hypervisor::{Ended, Endpoint, Exit, Kind, Operation, TaskState};
 use crate::ids::{NodeName, VmId};
-use crate::pve::{self, AgentExecStatus};
+use crate::pve::{self, AgentExecStatus, Cause};
 
 /// How long cloud-init may take to tell of its errors, and the pause between two looks.
 const DETAILS_WAIT: Duration = Duration::from_secs(5);
@@ -95,6 +95,13 @@ impl Pass<'_> {
                 Ok(pid) => {
                     endpoint.set_agent_pid(&self.key, Some(pid));
                     GuestFact::Asked
+                }
+                Err(error) if error.cause() == Some(Cause::AgentRefused) => {
+                    GuestFact::Unknown(format!(
+                        "{}: the template needs cloud-init and an agent that may execute it \
+                         (guest-exec), or set spec.checks.skipCloudInitStatus",
+                        self.unanswered(&error)
+                    ))
                 }
                 Err(error) => self.no_answer(&error),
             };
