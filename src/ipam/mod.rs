@@ -9,7 +9,7 @@ mod slots;
 
 pub use objects::{
     Assigned, CLUSTER_NAME_LABEL, METRIC_ANNOTATION, WrongAddress, desired_claim, desired_pools,
-    read_address,
+    metric, read_address,
 };
 pub use ranges::Family;
 pub use slots::{

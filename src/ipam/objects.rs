@@ -18,6 +18,19 @@ pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Annotation of a pool: the metric of the default route over its gateway, a decimal number.
 pub const METRIC_ANNOTATION: &str = "metric";
 
+/// The number in an annotation `metric`, as Go reads it, which takes other bases by their prefix:
+/// `0x64`, and `0144` in base 8.
+pub fn metric(text: &str) -> Option<u32> {
+    let text = text.trim().to_ascii_lowercase();
+    let based = [("0x", 16), ("0o", 8), ("0b", 2)];
+    let based = based.iter().find_map(|(prefix, base)| Some((text.strip_prefix(prefix)?, *base)));
+    let octal = || Some((text.strip_prefix('0').filter(|rest| !rest.is_empty())?, 8));
+    let (digits, base) = based.or_else(octal).unwrap_or((&text, 10));
+    // A sign is none of a metric.
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_plain.then(|| u32::from_str_radix(digits, base).ok()).flatten()
+}
+
 /// The pools of a cluster: one for each family that it configures, IPv4 first.
 ///
 /// `cluster_name` is the name of the Cluster that owns the ProxmoxCluster.
@@ -275,6 +288,29 @@ mod tests {
             "spec": spec,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_metric_is_read_as_go_reads_it() {
+        for (text, number) in [
+            ("100", Some(100)),
+            (" 0 ", Some(0)),
+            ("0x64", Some(100)),
+            ("0144", Some(100)),
+            ("0o144", Some(100)),
+            ("0b11", Some(3)),
+            ("4294967295", Some(u32::MAX)),
+            ("4294967296", None),
+            ("", None),
+            ("0x", None),
+            ("08", None),
+            ("+1", None),
+            ("-1", None),
+            ("é", None),
+            ("ten", None),
+        ] {
+            assert_eq!(metric(text), number, "{text:?}");
+        }
     }
 
     #[test]

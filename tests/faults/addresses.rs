@@ -1,6 +1,6 @@
 //! Pools without addresses, and without being.
 
-use capmox::api::ipam::IPAddressClaim;
+use capmox::api::ipam::{IPAddressClaim, InClusterIPPool};
 use serde_json::{Value, json};
 
 use crate::case::Case;
@@ -48,6 +48,27 @@ pub(crate) async fn a_pool_that_does_not_exist_is_named_and_waited_for() {
     let ready = case.ready("m").await;
     let addresses = &ready.status.unwrap().ip_addresses;
     assert_eq!(addresses["net1"].ipv4.as_deref(), Some("10.20.0.10"));
+    case.end().await;
+}
+
+pub(crate) async fn a_metric_that_is_no_number_is_told_with_its_pool() {
+    let case = Case::sound().await;
+    let pool = |metric: &str| {
+        json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2",
+            "kind": "InClusterIPPool",
+            "metadata": {"name": "storage-net", "annotations": {"metric": metric}},
+            "spec": {
+                "addresses": ["10.20.0.10-10.20.0.20"], "prefix": 24, "gateway": "10.20.0.1",
+            },
+        })
+    };
+    case.create(pool("high")).await;
+    case.machine("m", by_pool("InClusterIPPool")).await;
+    let words = ["annotation metric of InClusterIPPool storage-net", "\"high\"", "a number"];
+    case.says("m", WAITING, &words).await;
+    case.change::<InClusterIPPool>("storage-net", pool("0x64")).await;
+    case.ready("m").await;
     case.end().await;
 }
 

@@ -79,6 +79,7 @@ const CASES: &[Named] = &cases! {
     addresses {
         an_exhausted_pool_is_named_and_a_freed_address_is_taken
         a_pool_that_does_not_exist_is_named_and_waited_for
+        a_metric_that_is_no_number_is_told_with_its_pool
         a_kind_of_pool_that_does_not_exist_is_refused_by_the_api_server
     }
     storage {

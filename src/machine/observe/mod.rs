@@ -344,6 +344,8 @@ impl Pass<'_> {
     /// The bootstrap Secret, and the metrics of the pools that the seed names.
     async fn read_bootstrap(&mut self) -> Seen<BootstrapData> {
         if let Err(why) = self.read_metrics().await {
+            // Of the addresses, not of the Secret.
+            self.facts.ipam_trouble = Some(why.clone());
             return Seen::Unknown(why);
         }
         let name =
@@ -406,7 +408,7 @@ impl Pass<'_> {
         else {
             return Ok(None);
         };
-        text.trim().parse().map(Some).map_err(|_| {
+        ipam::metric(&text).map(Some).ok_or_else(|| {
             format!(
                 "annotation {METRIC_ANNOTATION} of {pool} is {text:?}: expected a number from 0 to \
                  4294967295"
