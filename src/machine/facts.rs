@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::core::ObjectMeta;
 
+use super::double::Double;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::{
     ProxmoxCluster, ProxmoxMachine, ProxmoxMachineStatus, SHUTDOWN_TIMEOUT_ANNOTATION,
@@ -119,18 +120,6 @@ pub(super) struct Past {
     pub outside_ha: bool,
     /// The guest was asked to shut down.
     pub shutdown_asked: bool,
-}
-
-/// A machine that records the VM of another one: written from a copy of it, or restored from a backup
-/// beside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Double {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name, which is that of the VM it asked for.
-    pub name: String,
-    /// Whether it is being deleted.
-    pub is_deleted: bool,
 }
 
 /// A call to Proxmox.

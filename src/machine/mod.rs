@@ -9,6 +9,7 @@ mod act;
 mod decide;
 mod decision;
 mod desired;
+mod double;
 mod facts;
 #[cfg(test)]
 mod fixture;

@@ -2,7 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::super::facts::{Double, Facts, VmFact};
+use super::super::double::Double;
+use super::super::facts::{Facts, VmFact};
 use crate::hypervisor::{Operation, TaskState};
 use crate::ipam::DEFAULT_DEVICE;
 

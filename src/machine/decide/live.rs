@@ -257,7 +257,9 @@ fn prepare(facts: &Facts, vm: &VmFact) -> Decision {
         return Decision::Look(Look::Pools);
     }
     if let Some(missing) = desired::missing_addresses(facts) {
-        return Decision::Wait(Waiting::Addresses(missing), Wake::seconds(60));
+        // The metadata of pools are not watched.
+        let pause = if facts.ipam_trouble.is_some() { 10 } else { 60 };
+        return Decision::Wait(Waiting::Addresses(missing), Wake::seconds(pause));
     }
     seed(facts, vm, options, growth)
 }

@@ -1,7 +1,6 @@
 //! Every stage of a machine's life, and what is to happen there.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod copied;
 mod doubtful;
 mod taken_over;
 mod untold;

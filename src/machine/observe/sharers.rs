@@ -5,7 +5,7 @@
 
 use kube::ResourceExt;
 
-use super::super::facts::Double;
+use super::super::double::Double;
 use super::super::pass::Pass;
 use super::super::stores::Stores;
 use crate::api::ProxmoxMachine;
