@@ -67,7 +67,7 @@ pub(crate) async fn a_metric_that_is_no_number_is_told_with_its_pool() {
     case.machine("m", by_pool("InClusterIPPool")).await;
     let words = ["annotation metric of InClusterIPPool storage-net", "\"high\"", "a number"];
     case.says("m", WAITING, &words).await;
-    case.change::<InClusterIPPool>("storage-net", pool("0x64")).await;
+    case.change::<InClusterIPPool>("storage-net", pool("0xc8")).await;
     case.ready("m").await;
     case.end().await;
 }
