@@ -100,8 +100,8 @@ fn a_second_clone_that_came_late_goes_unless_it_runs() {
     does(&facts, |s| *s == Step::Destroy);
 }
 
-fn double(namespace: &str, name: &str, is_deleted: bool) -> Option<Double> {
-    Some(Double { namespace: namespace.to_owned(), name: name.to_owned(), is_deleted })
+fn double(namespace: &str, name: &str, is_deleted: bool) -> Double {
+    Double { namespace: namespace.to_owned(), name: name.to_owned(), is_deleted }
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_machine_that_was_copied_with_the_vm_of_another_neither_uses_nor_destroys_it
     let mut copy = cloned();
     copy.vmid_shared = true;
     copy.others_ids = copy.machine.spec.provider_id.iter().cloned().collect();
-    copy.double = double("lab", "w-0", false);
+    copy.double = Some(double("lab", "w-0", false));
     set_config(&mut copy, config_with(&[("name", "w-0")]));
     copy.power = Some(Seen::Present(Power::Running));
     waits(&copy, |w| {
@@ -120,7 +120,7 @@ fn a_machine_that_was_copied_with_the_vm_of_another_neither_uses_nor_destroys_it
 
     // The other one goes on as if there were no copy.
     let mut own = seeded();
-    own.double = double("lab", "w-2", false);
+    own.double = Some(double("lab", "w-2", false));
     own.power = Some(Seen::Present(Power::Running));
     assert_eq!(decided(&own), Decision::Look(Look::Guest));
     does(&deleted(own), |s| *s == Step::Stop);
@@ -129,14 +129,14 @@ fn a_machine_that_was_copied_with_the_vm_of_another_neither_uses_nor_destroys_it
 #[test]
 fn a_vm_that_two_machines_of_one_name_record_is_destroyed_when_both_go() {
     let mut facts = seeded();
-    facts.double = double("restored", "w-1", false);
+    facts.double = Some(double("restored", "w-1", false));
     facts.power = Some(Seen::Present(Power::Running));
     assert_eq!(decided(&facts), Decision::Look(Look::Guest), "either may be the one");
     waits(&deleted(facts.clone()), |w| {
         matches!(w, Waiting::Unknown(text) if text.contains("ProxmoxMachine restored/w-1")
             && text.contains("remove the finalizer"))
     });
-    facts.double = double("restored", "w-1", true);
+    facts.double = Some(double("restored", "w-1", true));
     does(&deleted(facts), |s| *s == Step::Stop);
 }
 
@@ -145,7 +145,7 @@ fn a_vm_that_was_renamed_is_destroyed_only_if_no_other_machine_records_it() {
     let mut facts = deleted(seeded());
     set_config(&mut facts, config_with(&[("name", "renamed")]));
     facts.power = Some(Seen::Present(Power::Stopped));
-    facts.double = double("lab", "w-2", false);
+    facts.double = Some(double("lab", "w-2", false));
     waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
     facts.double = None;
     does(&facts, |s| *s == Step::Destroy);
