@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
-use pve_fake::{Action, Change, FaultRule};
+use pve_fake::{Action, Change, FaultRule, VmView};
 
 use crate::lane::{Lane, quick, spec};
 use crate::site::play;
@@ -81,6 +82,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// When a line was written that begins with its time; those without it come first.
+fn millis(line: &str) -> u64 {
+    let time = line.split_whitespace().next().and_then(|time| time.parse::<Timestamp>().ok());
+    time.and_then(|time| u64::try_from(time.as_millisecond()).ok()).unwrap_or_default()
+}
+
 struct Soak {
     lane: Lane,
     dice: Dice,
@@ -109,7 +116,8 @@ impl Soak {
         self.settle("everything is gone").await?;
         let vms = self.lane.fake.model().vms();
         let left: Vec<_> = vms.iter().filter(|vm| !vm.template).collect();
-        ensure!(left.is_empty(), "VMs are left: {left:?}");
+        let told: String = left.iter().map(|vm| self.history(vm)).collect();
+        ensure!(left.is_empty(), "VMs are left: {left:?}\n{told}");
         let broken = self.lane.fake.check_no_leaks();
         ensure!(broken.is_empty(), "rules were broken: {broken:?}");
         Ok(())
@@ -275,6 +283,29 @@ impl Soak {
                 bail!("not in time: {what}; {open:#?}\n{log}");
             }
         }
+    }
+
+    /// What was asked for a VM, and what all managers said of its machine.
+    fn history(&self, vm: &VmView) -> String {
+        let (number, path) = (vm.vmid.to_string(), format!("/qemu/{}/", vm.vmid));
+        let journal = self.lane.fake.journal();
+        let calls = journal.entries().filter(|entry| {
+            let concerns = entry.params.get("newid").or(entry.params.get("vmid")) == Some(&number);
+            concerns || format!("{}/", entry.path).contains(&path)
+        });
+        let mut told: Vec<(u64, String)> =
+            calls.map(|entry| (entry.at, serde_json::to_string(entry).unwrap())).collect();
+        let name = format!("\"{}\"", vm.name.as_deref().unwrap_or("a VM without a name"));
+        let folder =
+            self.lane.site.gate.manager().and_then(|(log, ..)| Some(log.parent()?.to_owned()));
+        let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
+        for file in files.flatten() {
+            let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+            let lines = text.lines().filter(|line| line.contains(&name));
+            told.extend(lines.map(|line| (millis(line), line.to_owned())));
+        }
+        told.sort();
+        told.into_iter().map(|(at, line)| format!("{at} {line}")).collect::<Vec<_>>().join("\n")
     }
 
     /// Machines that are not as they should be, each with what it says.
