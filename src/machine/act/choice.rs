@@ -78,7 +78,8 @@ impl Pass<'_> {
         }
         let text = format!(
             "VMID {vmid} (spec.virtualMachineID) is recorded by another machine too, whose VM is not \
-             there yet"
+             there yet; this machine chooses another number once it is. If that one is not wanted, \
+             delete its Machine"
         );
         Err(Setback::Wait(Waiting::Unknown(text)))
     }
