@@ -79,8 +79,6 @@ pub(super) struct Facts {
     pub template: Option<(TemplateRef, Seen<VmConfig>)>,
     /// The storage of the recorded seed is known to be the same one on all nodes.
     pub seed_is_shared: bool,
-    /// How long this process has been at work.
-    pub process_age: Duration,
     /// The seed was deleted in this pass.
     pub seed_deleted: bool,
     /// The API server does not keep `status.bootstrapISO`: the installed CRD is capmox's.
@@ -105,9 +103,9 @@ pub(super) struct Past {
     pub accepted: Option<Call>,
     /// The latest call whose answer was lost, and whose effect would leave something behind.
     pub lost: Option<Call>,
-    /// A process before this one may have asked for something whose answer nobody heard: the machine
-    /// had a VMID and not its seed when this one saw it first.
-    pub inherited: bool,
+    /// Another process, such as one before this, may have asked for something whose answer nobody
+    /// heard: it wrote the VMID that the machine has, before its seed. How long ago that was seen.
+    pub inherited: Option<Duration>,
     /// A clone under the recorded VMID was asked for, and not refused.
     pub cloned: bool,
     /// The clone that was asked for last is the very first one under the recorded VMID.

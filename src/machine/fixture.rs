@@ -82,7 +82,6 @@ pub(super) fn fresh() -> Facts {
         grown: None,
         template: None,
         seed_is_shared: false,
-        process_age: std::time::Duration::from_hours(1),
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,

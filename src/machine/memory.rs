@@ -28,8 +28,9 @@ const BEHIND: Duration = Duration::from_secs(30);
 pub(super) struct Remembered {
     /// UID of the machine; another one may take its name.
     owner: Option<String>,
-    /// It was seen before.
-    is_known: bool,
+    /// The VMID that was seen or written last, and when it was seen first if another process wrote it.
+    vmid: Option<i64>,
+    inherited_at: Option<tokio::time::Instant>,
     /// Conflicts in a row.
     pub(super) conflicts: u32,
     /// Faults in a row.
@@ -153,6 +154,7 @@ impl Remembered {
     /// Takes note of a write that replaced the version `before`.
     pub(super) fn wrote(&mut self, before: Option<String>, now: &ProxmoxMachine) {
         self.outdated.extend(before);
+        self.vmid = now.spec.virtual_machine_id;
         self.latest = Some(Box::new(now.clone()));
     }
 
@@ -188,19 +190,21 @@ impl Remembered {
                 call.age = at.elapsed();
             }
         }
+        past.inherited = self.inherited_at.map(|at| at.elapsed());
         past
     }
 
-    /// When a machine is seen first: whether a process before may have asked for something.
+    /// When a VMID is seen that this process did not write: whoever did may have asked for something.
     pub(super) fn note_heritage(&mut self, machine: &ProxmoxMachine) {
-        if std::mem::replace(&mut self.is_known, true) {
-            return;
-        }
+        let vmid = machine.spec.virtual_machine_id;
+        let is_others = vmid.is_some() && vmid != self.vmid;
+        self.vmid = vmid;
         let status = machine.status.as_ref();
         let is_seeded =
             |it: &ProxmoxMachineStatus| it.ready || it.bootstrap_data_provided == Some(true);
-        self.past.inherited =
-            machine.spec.virtual_machine_id.is_some() && !status.is_some_and(is_seeded);
+        if is_others && !status.is_some_and(is_seeded) {
+            self.inherited_at = Some(tokio::time::Instant::now());
+        }
     }
 
     /// The newer of the copy and of what was written last.
@@ -245,16 +249,31 @@ mod tests {
     }
 
     #[test]
-    fn who_died_before_may_have_asked_for_something_of_a_machine_that_had_a_vmid_and_no_seed() {
-        let inherited = |first: &ProxmoxMachine, then: &ProxmoxMachine| {
+    fn who_wrote_a_vmid_before_may_have_asked_for_something_unless_the_seed_is_there() {
+        let inherited = |first: &ProxmoxMachine, written: Option<&ProxmoxMachine>, then| {
             let mut remembered = Remembered::default();
             remembered.note_heritage(first);
+            if let Some(written) = written {
+                remembered.wrote(None, written);
+            }
             remembered.note_heritage(then);
-            remembered.past.inherited
+            remembered.past_now().inherited.is_some()
         };
-        assert!(inherited(&reserved().machine, &ready().machine));
-        assert!(!inherited(&fresh().machine, &reserved().machine), "it was chosen here");
-        assert!(!inherited(&ready().machine, &reserved().machine));
+        let (fresh, reserved, ready) = (fresh().machine, reserved().machine, ready().machine);
+        assert!(inherited(&reserved, None, &ready));
+        assert!(!inherited(&fresh, Some(&reserved), &reserved), "it was chosen here");
+        assert!(inherited(&fresh, None, &reserved), "another one chose it meanwhile");
+        assert!(!inherited(&ready, None, &reserved));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_been_asked_for_is_as_old_as_the_first_sight_of_it() {
+        let mut remembered = Remembered::default();
+        tokio::time::advance(Duration::from_mins(5)).await;
+        remembered.note_heritage(&reserved().machine);
+        tokio::time::advance(Duration::from_secs(7)).await;
+        remembered.note_heritage(&reserved().machine);
+        assert_eq!(remembered.past_now().inherited, Some(Duration::from_secs(7)));
     }
 
     #[test]

@@ -177,9 +177,8 @@ impl<'a> Pass<'a> {
             let vm = remembered.vm(&stored);
             (stored, remembered.grown, remembered.past_now(), vm)
         });
-        let process_age = shared.started.elapsed();
         let gathered = observe::gather(&shared.stores, stored.clone());
-        let facts = Facts { vm, grown, process_age, past, ..gathered };
+        let facts = Facts { vm, grown, past, ..gathered };
         let said = stored.status.as_ref();
         let said = said.and_then(|old| conditions::find(&old.conditions, reasons::VM_PROVISIONED));
         Self {

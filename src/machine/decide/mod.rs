@@ -145,7 +145,8 @@ const LATE: Duration = Duration::from_secs(40);
 /// A clone or an upload whose answer was lost may be on its way. What it made after the finalizer
 /// is gone would be nobody's.
 fn late(facts: &Facts) -> Option<Decision> {
-    let lost = facts.past.lost.or_else(|| of_a_predecessor(facts))?;
+    let calls = facts.past.lost.into_iter().chain(of_a_predecessor(facts));
+    let lost = calls.min_by_key(|call| call.age)?;
     let left = LATE.checked_sub(lost.age).filter(|left| !left.is_zero())?;
     let waiting = Waiting::Late { operation: lost.operation, left };
     Some(Decision::Wait(waiting, Wake::After(left.min(Duration::from_secs(5)))))
@@ -153,12 +154,10 @@ fn late(facts: &Facts) -> Option<Decision> {
 
 /// What another process may have asked for just before it ended, whose answer nobody heard.
 fn of_a_predecessor(facts: &Facts) -> Option<Call> {
-    if !facts.past.inherited {
-        return None;
-    }
+    let age = facts.past.inherited?;
     let is_known = facts.machine.spec.provider_id.is_some();
     let operation = if is_known { Operation::Upload } else { Operation::Clone };
-    Some(Call { operation, age: facts.process_age })
+    Some(Call { operation, age })
 }
 
 fn has_finalizer(facts: &Facts) -> bool {

@@ -98,7 +98,6 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         grown: None,
         template: None,
         seed_is_shared: false,
-        process_age: std::time::Duration::ZERO,
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,

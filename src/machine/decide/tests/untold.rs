@@ -149,11 +149,12 @@ fn a_machine_does_not_go_while_a_lost_clone_or_upload_may_still_take_effect() {
     waits(&facts, clone_in_thirty);
     // Another process may have asked for it, and died before it heard the answer.
     facts.past.lost = None;
-    facts.process_age = Duration::from_secs(10);
     does(&facts, |s| *s == Step::ReleaseClaims);
-    facts.past.inherited = true;
+    facts.past.inherited = Some(Duration::from_secs(10));
     waits(&facts, clone_in_thirty);
-    facts.process_age = Duration::from_mins(1);
+    facts.past.lost = Some(call(Operation::Clone, 60));
+    waits(&facts, clone_in_thirty);
+    facts.past.inherited = Some(Duration::from_mins(1));
     set_config(&mut facts, config_with(&[("description", &mark("lab", "w-1", "m-uid"))]));
     assert_eq!(decided(&facts), Decision::Look(Look::Power), "it came, and goes");
     facts.vm = Some(VmSeen::Absent);
