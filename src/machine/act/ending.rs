@@ -109,16 +109,9 @@ impl Pass<'_> {
         let Some(put) = self.facts.seed_node().filter(|put| put != vm_node) else {
             return vm_node.clone();
         };
-        if is_shared(endpoint, storage) { vm_node.clone() } else { put }
-    }
-
-    /// Whether the seed is on a storage that is the same one on all nodes. Unknown is not shared: what
-    /// lies there is found by way of the node that it was put on.
-    pub(in super::super) fn is_seed_shared(&self, endpoint: &Endpoint) -> bool {
-        match self.facts.recorded_seed().and_then(seed::storage_of) {
-            Some(storage) => is_shared(endpoint, &storage),
-            None => false,
-        }
+        // Unknown is not shared: what lies there is found by way of the node that it was put on.
+        let view = endpoint.held_view();
+        if view.is_some_and(|view| view.is_shared(storage)) { vm_node.clone() } else { put }
     }
 
     pub(super) async fn stop(&mut self) -> Result<(), Setback> {
@@ -161,10 +154,4 @@ impl Pass<'_> {
             }
         }
     }
-}
-
-fn is_shared(endpoint: &Endpoint, storage: &StorageName) -> bool {
-    let view = endpoint.held_view();
-    let known = view.as_ref().and_then(|view| view.storages.get(storage));
-    known.is_some_and(|known| known.shared == Some(true))
 }

@@ -307,8 +307,10 @@ fn seed(
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
         return seed_storage(facts, vm, vmid);
     };
-    if moved::is_left_behind(facts, vm) {
-        return moved::give_up(facts, vm, volume).unwrap_or_else(|| seed_storage(facts, vm, vmid));
+    match moved::is_given_up(facts, vm, volume) {
+        Ok(false) => {}
+        Ok(true) => return seed_storage(facts, vm, vmid),
+        Err(first) => return first,
     }
     match stored(facts) {
         Some(Seen::Present(())) => {
@@ -421,10 +423,16 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
     if power == Power::Running {
         return if unasked { Decision::Ready(None) } else { guest(facts) };
     }
-    if power == Power::Stopped && moved::holds_it_up(facts) {
-        let empty = || Step::Eject(seeds::empty_drive());
-        // Of a node that joined nothing more is asked.
-        return Decision::Do(if facts.is_joined() { empty() } else { Step::Reseed });
+    if power == Power::Stopped {
+        match moved::holds_it_up(facts) {
+            Ok(false) => {}
+            // Of a node that joined nothing more is asked.
+            Ok(true) if facts.is_joined() => {
+                return Decision::Do(Step::Eject(seeds::empty_drive()));
+            }
+            Ok(true) => return Decision::Do(Step::Reseed),
+            Err(first) => return first,
+        }
     }
     match &facts.task {
         // The start failed, and the VM does not run: that is told, and tried again later.

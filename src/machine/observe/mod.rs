@@ -97,7 +97,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         guest: None,
         grown: None,
         template: None,
-        seed_is_shared: false,
+        seed_shared: None,
         process_age: std::time::Duration::ZERO,
         seed_deleted: false,
         records_lost: false,
@@ -184,9 +184,6 @@ impl Pass<'_> {
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
                 self.leave_out_other_clusters();
-                if let Some(endpoint) = self.endpoint.clone() {
-                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint);
-                }
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -201,6 +198,7 @@ impl Pass<'_> {
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
             Look::Stray => self.facts.stray = Some(self.find_stray_seed().await),
+            Look::SeedShared => self.facts.seed_shared = Some(self.find_seed_shared().await),
             Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {
@@ -301,7 +299,6 @@ impl Pass<'_> {
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);
-        self.facts.seed_is_shared = self.is_seed_shared(endpoint);
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);
