@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::pass::{Pass, Setback};
 use super::super::seed;
-use crate::hypervisor::{Endpoint, Operation};
+use crate::hypervisor::{Endpoint, NodeState, Operation};
 use crate::ids::{NodeName, StorageName};
 use crate::pve::{Cause, DestroyOptions, ErrorKind};
 
@@ -57,7 +57,10 @@ impl Pass<'_> {
             return Ok(());
         };
         let node = self.node_of_seed(&endpoint, &storage, &vm_node);
-        match endpoint.client().delete_volume(&node, &storage, volume).await {
+        let asked = endpoint.client().delete_volume(&node, &storage, volume).await;
+        let unreachable =
+            matches!(&asked, Err(error) if *error.kind() == ErrorKind::NodeUnreachable);
+        match asked {
             Ok(Some(upid)) => {
                 let seen = self.facts.vm.clone();
                 self.started(&endpoint, Operation::DeleteSeed, Some(upid));
@@ -81,10 +84,10 @@ impl Pass<'_> {
                 Ok(())
             }
             // The VM left that node; what it took along is gone, and nobody waits for the rest.
-            Err(error)
-                if node != vm_node
-                    && self.facts.is_deleted()
-                    && *error.kind() == ErrorKind::NodeUnreachable =>
+            Err(_)
+                if unreachable
+                    && node != vm_node
+                    && (self.facts.is_deleted() || self.is_held_up(&endpoint, &node).await) =>
             {
                 let text = format!(
                     "the bootstrap ISO {volume} stays on node {node}, which does not answer: \
@@ -96,6 +99,16 @@ impl Pass<'_> {
             }
             Err(error) => Err(self.refused(Operation::DeleteSeed, &error)),
         }
+    }
+
+    /// Whether a VM cannot get its seed before one is deleted of a node that the cluster calls offline.
+    async fn is_held_up(&self, endpoint: &Endpoint, node: &NodeName) -> bool {
+        if self.facts.is_seeded() {
+            return false;
+        }
+        let view = endpoint.recent_view().await.ok();
+        view.and_then(|view| view.nodes.get(node).map(|node| node.state))
+            == Some(NodeState::Offline)
     }
 
     /// The node to ask for the seed: on a storage that is not shared it is where it was put, though

@@ -195,6 +195,24 @@ fn a_seed_on_a_dead_node_is_left_with_an_event_alone() {
 }
 
 #[test]
+fn a_vm_comes_up_without_the_dead_node_that_it_left_its_seed_on() {
+    let mut told = 0;
+    for off in 0..2 {
+        let at = |mishap| Event { at: At::Asked("POST /nodes", "/config", 1), mishap };
+        let moved = Happening::VmMoved { machine: 0, node: 2 };
+        let dark = Happening::NodeOffline { node: off, millis: 600_000 };
+        let run = run(&meets(&[at(Mishap::Happens(moved)), at(Mishap::Happens(dark))]));
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{off}:\n{trace}");
+        // The VM is up, and its ISO is deleted once the node has joined, while the other is out of reach.
+        let left = run.trace.iter().position(|line| line.contains(".iso stays on node"));
+        let rest = left.map(|at| run.trace[at..].join("\n")).unwrap_or_default();
+        told += usize::from(rest.contains("/upload") && rest.contains("/agent/"));
+    }
+    assert_eq!(told, 1, "one of the nodes has it");
+}
+
+#[test]
 fn a_clone_that_was_not_sent_is_no_attempt() {
     for (mishap, attempts) in [(Mishap::NotConnected, 0), (Mishap::Refuse(500), 1)] {
         let event = Event { at: At::Asked("POST", "/clone", 1), mishap };
