@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::runtime::reflector::Store;
 use tokio::time::Instant;
 
 use super::super::facts::{Facts, NodeFact, PlacementFacts, is_control_plane};
 use super::super::pass::Pass;
 use super::super::placing;
+use super::super::stores::Stored;
+use super::super::traces::holds;
 use crate::api::{ProxmoxMachine, capi};
 use crate::connections::Source;
-use crate::hypervisor::{Endpoint, Promise, View};
+use crate::hypervisor::{Endpoint, Ledger, Promise, View};
 use crate::ids::{NodeName, VmId};
 use crate::placement::{self, TemplateRef, VmIdRequest};
 use crate::pve::{self, ErrorKind, VmConfig};
@@ -235,9 +238,23 @@ impl Pass<'_> {
             let facts = super::gather(stores, machine.clone());
             if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
                 // That two machines record one number shows at the VM.
-                endpoint.ledger().recall(vmid, promise);
+                recall(&mut endpoint.ledger(), &stores.machines, machine, vmid, promise);
             }
         }
+    }
+}
+
+/// Enters a promise to a machine that is still there. Who goes is forgotten when it is no more among the
+/// copies, and then waits for the ledger: so nothing is entered after that.
+fn recall(
+    ledger: &mut Ledger,
+    there: &Store<Stored>,
+    machine: &ProxmoxMachine,
+    vmid: VmId,
+    promise: Promise,
+) {
+    if holds(there, &super::key_of(machine), &promise.owner) {
+        ledger.recall(vmid, promise);
     }
 }
 
@@ -270,4 +287,36 @@ fn nodes(view: &View) -> BTreeMap<NodeName, NodeFact> {
         }
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use kube::core::DeserializeGuard;
+    use kube::runtime::{reflector, watcher};
+
+    use super::super::super::fixture::reserved;
+    use super::*;
+
+    #[test]
+    fn nothing_is_promised_to_a_machine_that_went_since_the_copies_were_looked_at() {
+        let facts = reserved();
+        let (there, mut copies) = reflector::store::<Stored>();
+        let copy = || DeserializeGuard(Ok(facts.machine.clone()));
+        let mut ledger = Ledger::default();
+        let mut recalls = |ledger: &mut Ledger, event| {
+            copies.apply_watcher_event(&event);
+            let promise = promise(&facts, 1).unwrap();
+            recall(ledger, &there, &facts.machine, facts.vmid().unwrap(), promise);
+            ledger.promises().len()
+        };
+        assert_eq!(recalls(&mut ledger, watcher::Event::Apply(copy())), 1);
+        ledger.forget(facts.uid());
+        assert_eq!(recalls(&mut ledger, watcher::Event::Delete(copy())), 0);
+        let mut other = facts.machine.clone();
+        other.metadata.uid = Some("another".to_owned());
+        let other = watcher::Event::Apply(DeserializeGuard(Ok(other)));
+        assert_eq!(recalls(&mut ledger, other), 0, "another has its name now");
+    }
 }
