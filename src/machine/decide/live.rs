@@ -10,7 +10,9 @@ use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
 use super::moved;
 use super::settled::settled;
-use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
+use super::{
+    connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, stray_seed, task_in_flight,
+};
 use crate::api::reasons;
 use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
@@ -305,7 +307,7 @@ fn seed(
         return decision;
     }
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
-        return seed_storage(facts, vm, vmid);
+        return without_second(facts, vm).unwrap_or_else(|| seed_storage(facts, vm, vmid));
     };
     match moved::is_given_up(facts, vm, volume) {
         Ok(false) => {}
@@ -371,6 +373,18 @@ fn bootstrap_data(facts: &Facts, vm: &VmFact) -> Option<Decision> {
             Err(why) => waiting(why.to_string()),
             Ok(_) => seeds::files(facts, &vm.config, data).err().map(invalid),
         },
+    }
+}
+
+/// What the VM's tag alone tells of was stored and never recorded, or the record was lost: it is made
+/// anew where it is, since a second one elsewhere would be the only one to be deleted.
+fn without_second(facts: &Facts, vm: &VmFact) -> Option<Decision> {
+    if facts.recorded_seed().is_some() || !vm.config.tags().contains(seeds::TAG) {
+        return None;
+    }
+    match stray_seed(facts) {
+        Err(first) => Some(first),
+        Ok(found) => found.map(|volume| Decision::Do(Step::RecordSeed(volume))),
     }
 }
 
