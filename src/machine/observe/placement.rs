@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use tokio::time::Instant;
 
@@ -14,7 +15,7 @@ use super::super::pass::Pass;
 use super::super::placing;
 use super::super::stores::Stored;
 use super::super::traces::holds;
-use crate::api::{ProxmoxMachine, capi};
+use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
 use crate::connections::Source;
 use crate::hypervisor::{Endpoint, Ledger, Promise, View};
 use crate::ids::{NodeName, VmId};
@@ -126,17 +127,33 @@ impl Pass<'_> {
             }
         }
         let stores = &self.shared.stores;
+        let namespace = &self.facts.machine.metadata.namespace;
+        let mut placed = BTreeSet::from([self.facts.name().to_owned()]);
         for machine in stores.machines.state() {
-            let Some(machine) = machine.0.as_ref().ok() else { continue };
+            let machine = machine.0.as_ref().ok();
+            let Some(machine) = machine.filter(|it| it.metadata.namespace == *namespace) else {
+                continue;
+            };
             let is_counted =
                 machine.metadata.uid.as_deref().is_none_or(|uid| counted.contains(uid));
             if is_counted || !self.is_alike(machine) {
+                placed.insert(machine.name_any());
                 continue;
             }
             let node = machine.status.as_ref().and_then(|status| status.proxmox_node.as_deref());
-            let node = node.and_then(|node| node.parse().ok());
-            if let Some(node) = node.and_then(|node: NodeName| nodes.get_mut(&node)) {
+            let Some(node) = node.and_then(|node| node.parse::<NodeName>().ok()) else { continue };
+            placed.insert(machine.name_any());
+            if let Some(node) = nodes.get_mut(&node) {
                 node.same_role += 1;
+            }
+        }
+        let name = self.facts.infra.as_ref().map(ProxmoxCluster::name_any).unwrap_or_default();
+        let infra = super::read(&stores.infra, namespace.as_deref().unwrap_or_default(), &name);
+        if let Some(infra) = infra.as_ref().and_then(|infra| infra.0.as_ref().ok()) {
+            for node in remembered(infra, self.facts.is_control_plane(), &placed) {
+                if let Some(node) = nodes.get_mut(&node) {
+                    node.same_role += 1;
+                }
             }
         }
     }
@@ -258,6 +275,20 @@ fn recall(
     }
 }
 
+/// Nodes of machines that only the cluster remembers the places of, other than those that are `placed`:
+/// their own status was lost, or the manager does not see them.
+fn remembered(
+    infra: &ProxmoxCluster,
+    control_plane: bool,
+    placed: &BTreeSet<String>,
+) -> Vec<NodeName> {
+    let locations = infra.status.as_ref().and_then(|status| status.node_locations.as_ref());
+    let of_role =
+        locations.map(|all| if control_plane { &all.control_plane } else { &all.workers });
+    let others = of_role.into_iter().flatten().filter(|it| !placed.contains(&it.machine.name));
+    others.filter_map(|location| location.node.parse().ok()).collect()
+}
+
 /// Whether a promise says all that an object remembers of it.
 fn is_promised(endpoint: &Endpoint, vmid: VmId, machine: &ProxmoxMachine) -> bool {
     let ledger = endpoint.ledger();
@@ -296,8 +327,29 @@ mod tests {
     use kube::core::DeserializeGuard;
     use kube::runtime::{reflector, watcher};
 
+    use serde_json::json;
+
     use super::super::super::fixture::reserved;
     use super::*;
+
+    #[test]
+    fn machines_whose_place_only_the_cluster_remembers_are_counted_by_role() {
+        let mut infra = reserved().infra.unwrap();
+        let at = |name: &str, node: &str| json!({"machine": {"name": name}, "node": node});
+        let locations = json!({
+            "controlPlane": [at("cp-1", "pve1"), at("cp-2", "pve2")],
+            "workers": [at("w-1", "pve3"), at("w-2", "pve3"), at("w-3", "../x")],
+        });
+        let status = json!({"ready": true, "nodeLocations": locations});
+        infra.status = Some(serde_json::from_value(status).unwrap());
+        let placed = ["cp-2", "w-1"].map(str::to_owned).into();
+        let nodes = |control_plane| {
+            let nodes = remembered(&infra, control_plane, &placed);
+            nodes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(true), ["pve1"]);
+        assert_eq!(nodes(false), ["pve3"]);
+    }
 
     #[test]
     fn nothing_is_promised_to_a_machine_that_went_since_the_copies_were_looked_at() {
