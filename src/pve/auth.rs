@@ -93,7 +93,7 @@ impl FromStr for TokenId {
         if name.is_empty() {
             return Err(InvalidToken::NoName);
         }
-        if has_uuid(text) && !(is_uuid(name) && !has_uuid(user)) {
+        if has_uuid(user) || (has_uuid(text) && !is_uuid(name)) {
             return Err(InvalidToken::SecretInId);
         }
         let plain = |text: &str| {

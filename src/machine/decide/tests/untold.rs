@@ -338,16 +338,16 @@ fn a_seed_that_is_elsewhere_is_given_up_only_when_its_storage_is_known_not_to_be
     for facts in [&mut stopped, &mut up] {
         facts.power = Some(Seen::Present(Power::Stopped));
     }
-    let (stored, mut attached) = (stores(), stores());
+    let (mut stored, mut attached) = (stores(), stores());
     set_config(&mut attached, config_with(&drive));
-    for mut facts in [stopped, up, stored, attached] {
+    for facts in [&mut stopped, &mut up, &mut stored, &mut attached] {
         facts.status().bootstrap_iso_node = Some("pve1".to_owned());
-        assert_eq!(decided(&facts), Decision::Look(Look::SeedShared), "as after a restart");
+        assert_eq!(decided(facts), Decision::Look(Look::SeedShared), "as after a restart");
         facts.seed_shared = Some(Seen::Unknown("no route".to_owned()));
-        waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+        waits(facts, |w| matches!(w, Waiting::Unknown(_)));
         facts.seed_shared = Some(Seen::Present(()));
         let keeps =
             |s: &Step| matches!(s, Step::Start(_) | Step::StoreSeed(_) | Step::RecordSeeded);
-        does(&facts, keeps);
+        does(facts, keeps);
     }
 }
