@@ -142,6 +142,11 @@ impl View {
         }
     }
 
+    /// Whether a storage is known to be the same one on all nodes.
+    pub fn is_shared(&self, storage: &StorageName) -> bool {
+        self.storages.get(storage).is_some_and(|known| known.shared == Some(true))
+    }
+
     /// VMIDs in use.
     pub fn vmids(&self) -> impl Iterator<Item = VmId> {
         self.guests.keys().copied()

@@ -46,6 +46,8 @@ pub(super) enum Look {
     IsoStorages,
     /// On which storage a seed is that nothing names but the VM's tag.
     Stray,
+    /// Whether the storage of the recorded seed is the same one on all nodes.
+    SeedShared,
     /// Whether this seed is whole on its storage.
     Stored(String),
     /// Agent and cloud-init.

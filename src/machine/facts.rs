@@ -77,8 +77,8 @@ pub(super) struct Facts {
     pub grown: Option<u32>,
     /// The configuration of a template, when it was read.
     pub template: Option<(TemplateRef, Seen<VmConfig>)>,
-    /// The storage of the recorded seed is known to be the same one on all nodes.
-    pub seed_is_shared: bool,
+    /// Whether the storage of the recorded seed is the same one on all nodes, when storages were read.
+    pub seed_shared: Option<Seen<()>>,
     /// The seed was deleted in this pass.
     pub seed_deleted: bool,
     /// The API server does not keep `status.bootstrapISO`: the installed CRD is capmox's.

@@ -81,7 +81,7 @@ pub(super) fn fresh() -> Facts {
         guest: None,
         grown: None,
         template: None,
-        seed_is_shared: false,
+        seed_shared: None,
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,

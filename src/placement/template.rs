@@ -153,7 +153,8 @@ pub fn split_tags(option: &str) -> Vec<String> {
     normalised_tags(option.split([';', ',', ' ', '\t', '\0']))
 }
 
-/// The one template whose tags are exactly `tags`, in any order and case.
+/// The one template whose tags are exactly `tags`, in any order and case. Of several whose tags differ
+/// in case, as a datacenter may have them, the one that has lower-case `tags` as they are written.
 ///
 /// # Errors
 ///
@@ -163,8 +164,11 @@ where
     I: IntoIterator,
     I::Item: AsRef<str>,
 {
+    let tags: Vec<I::Item> = tags.into_iter().collect();
+    let is_lower = tags.iter().all(|tag| tag.as_ref() == tag.as_ref().to_lowercase());
     let tags = normalised_tags(tags);
     let mut exact = Vec::new();
+    let mut as_written = Vec::new();
     let mut near = Vec::new();
     for candidate in candidates.iter().filter(|candidate| candidate.is_template) {
         let has = normalised_tags(&candidate.tags);
@@ -172,6 +176,9 @@ where
         if has.is_empty() {
             // An untagged template matches nothing, not even an empty selector.
         } else if has == tags {
+            if is_lower && candidate.tags.iter().all(|tag| *tag == tag.to_lowercase()) {
+                as_written.push(template.clone());
+            }
             exact.push(template);
         } else if tags.iter().all(|tag| has.contains(tag)) {
             near.push(template);
@@ -179,9 +186,9 @@ where
     }
     exact.sort_by_key(|template| template.vmid);
     near.sort_by_key(|template| template.vmid);
-    match exact.as_slice() {
-        [one] => Ok(one.clone()),
-        [] => Err(NoTemplate::NoneTagged { tags, near }),
+    match (exact.as_slice(), as_written.as_slice()) {
+        ([one], _) | (_, [one]) => Ok(one.clone()),
+        ([], _) => Err(NoTemplate::NoneTagged { tags, near }),
         _ => Err(NoTemplate::SeveralTagged { tags, found: exact }),
     }
 }
@@ -235,6 +242,16 @@ mod tests {
             assert_eq!(choose_template(tags, &all), Ok(template(900, "pve1")));
         }
         assert_eq!(choose_template(["ubuntu"], &all), Ok(template(901, "pve2")));
+    }
+
+    #[test]
+    fn of_tags_that_differ_in_case_lower_ones_are_meant_as_they_are_written() {
+        let all = [candidate(900, "pve1", "Ubuntu;k8s"), candidate(901, "pve2", "k8s;ubuntu")];
+        assert_eq!(choose_template(["ubuntu", "k8s"], &all), Ok(template(901, "pve2")));
+        // capmox would take 901 for these too, which is not what they say.
+        assert!(choose_template(["Ubuntu", "k8s"], &all).is_err());
+        let three = [all[0].clone(), all[1].clone(), candidate(902, "pve1", "ubuntu;k8s")];
+        assert!(choose_template(["ubuntu", "k8s"], &three).is_err());
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl TokenId {
     pub fn user(&self) -> &str {
         self.0.split_once('!').map_or(self.0.as_str(), |(user, _)| user)
     }
+
+    /// The name after the `!`.
+    fn name(&self) -> &str {
+        self.0.split_once('!').map_or("", |(_, name)| name)
+    }
 }
 
 impl fmt::Display for TokenId {
@@ -74,7 +79,7 @@ impl FromStr for TokenId {
     type Err = InvalidToken;
 
     /// Takes the id alone; white space, quotes and the header's `PVEAPIToken=` are dropped. A text
-    /// with a secret in it is refused here: see [`token`].
+    /// with a secret in it is refused here; whether a name that is a UUID is one, [`token`] tells.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = strip(text);
         if text.is_empty() {
@@ -88,7 +93,7 @@ impl FromStr for TokenId {
         if name.is_empty() {
             return Err(InvalidToken::NoName);
         }
-        if has_uuid(text) {
+        if has_uuid(user) || (has_uuid(text) && !is_uuid(name)) {
             return Err(InvalidToken::SecretInId);
         }
         let plain = |text: &str| {
@@ -110,6 +115,12 @@ fn has_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
     let inner = |group: &&str| group.len() == 4 && group.bytes().all(|b| b.is_ascii_hexdigit());
     groups.windows(5).any(|five| five.get(1..4).is_some_and(|three| three.iter().all(inner)))
+}
+
+/// Whether a text has the form of a secret of Proxmox, which a token may be named in too.
+fn is_uuid(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
 }
 
 /// Drops what sticks to a pasted value: white space, quotes, the header's name and scheme.
@@ -137,7 +148,7 @@ pub fn token(id: &str, secret: &str) -> Result<Auth, InvalidToken> {
         Some((left, right)) if left.contains('!') => (if id.is_empty() { left } else { id }, right),
         _ => (id, secret),
     };
-    let id = id.parse()?;
+    let id: TokenId = id.parse()?;
     let secret = match (secret, inner) {
         ("", "") => return Err(InvalidToken::NoSecret),
         (secret, "") | ("", secret) => secret,
@@ -146,6 +157,11 @@ pub fn token(id: &str, secret: &str) -> Result<Auth, InvalidToken> {
     };
     if !secret.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(InvalidToken::SecretCharacter);
+    }
+    // A UUID is a name only beside the other one that is the secret.
+    let is_secret = !is_uuid(secret) || id.name().eq_ignore_ascii_case(secret);
+    if is_uuid(id.name()) && is_secret {
+        return Err(InvalidToken::SecretInId);
     }
     Ok(Auth::Token { id, secret: SecretString::from(secret) })
 }
@@ -223,6 +239,25 @@ mod tests {
             assert_eq!(auth.who(), "capmox@pve!capi", "{id:?}");
             assert_eq!(auth.secret(), SECRET, "{id:?}");
             assert!(!format!("{auth:?}").contains("0123"), "{auth:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_be_named_by_a_uuid_that_is_not_its_secret() {
+        const NAME: &str = "89abcdef-0123-4567-89ab-cdef01234567";
+        let id = format!("capmox@pve!{NAME}");
+        let joined = format!("{id}={SECRET}");
+        for (text, secret) in [(&*id, SECRET), (&joined, ""), ("", &joined), (&id, &joined)] {
+            let auth = token(text, secret).unwrap();
+            assert_eq!((auth.who(), auth.secret()), (&*id, SECRET));
+        }
+        // The two of them may be swapped, or one be given twice.
+        let upper = NAME.to_ascii_uppercase();
+        for secret in ["capi", NAME, &upper, &format!("{id}={NAME}")] {
+            assert_eq!(token(&id, secret).unwrap_err(), InvalidToken::SecretInId, "{secret}");
+        }
+        for id in [format!("{NAME}@pve!capi"), format!("capmox@pve!capi-{NAME}")] {
+            assert_eq!(token(&id, SECRET).unwrap_err(), InvalidToken::SecretInId, "{id}");
         }
     }
 

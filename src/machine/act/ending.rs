@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::pass::{Pass, Setback};
 use super::super::seed;
-use crate::hypervisor::{Endpoint, Operation};
+use crate::hypervisor::{Endpoint, NodeState, Operation};
 use crate::ids::{NodeName, StorageName};
 use crate::pve::{Cause, DestroyOptions, ErrorKind};
 
@@ -57,7 +57,10 @@ impl Pass<'_> {
             return Ok(());
         };
         let node = self.node_of_seed(&endpoint, &storage, &vm_node);
-        match endpoint.client().delete_volume(&node, &storage, volume).await {
+        let asked = endpoint.client().delete_volume(&node, &storage, volume).await;
+        let unreachable =
+            matches!(&asked, Err(error) if *error.kind() == ErrorKind::NodeUnreachable);
+        match asked {
             Ok(Some(upid)) => {
                 let seen = self.facts.vm.clone();
                 self.started(&endpoint, Operation::DeleteSeed, Some(upid));
@@ -81,10 +84,10 @@ impl Pass<'_> {
                 Ok(())
             }
             // The VM left that node; what it took along is gone, and nobody waits for the rest.
-            Err(error)
-                if node != vm_node
-                    && self.facts.is_deleted()
-                    && *error.kind() == ErrorKind::NodeUnreachable =>
+            Err(_)
+                if unreachable
+                    && node != vm_node
+                    && (self.facts.is_deleted() || self.is_held_up(&endpoint, &node).await) =>
             {
                 let text = format!(
                     "the bootstrap ISO {volume} stays on node {node}, which does not answer: \
@@ -98,6 +101,16 @@ impl Pass<'_> {
         }
     }
 
+    /// Whether a VM cannot get its seed before one is deleted of a node that the cluster calls offline.
+    async fn is_held_up(&self, endpoint: &Endpoint, node: &NodeName) -> bool {
+        if self.facts.is_seeded() {
+            return false;
+        }
+        let view = endpoint.recent_view().await.ok();
+        view.and_then(|view| view.nodes.get(node).map(|node| node.state))
+            == Some(NodeState::Offline)
+    }
+
     /// The node to ask for the seed: on a storage that is not shared it is where it was put, though
     /// the VM may have moved since.
     pub(in super::super) fn node_of_seed(
@@ -109,16 +122,9 @@ impl Pass<'_> {
         let Some(put) = self.facts.seed_node().filter(|put| put != vm_node) else {
             return vm_node.clone();
         };
-        if is_shared(endpoint, storage) { vm_node.clone() } else { put }
-    }
-
-    /// Whether the seed is on a storage that is the same one on all nodes. Unknown is not shared: what
-    /// lies there is found by way of the node that it was put on.
-    pub(in super::super) fn is_seed_shared(&self, endpoint: &Endpoint) -> bool {
-        match self.facts.recorded_seed().and_then(seed::storage_of) {
-            Some(storage) => is_shared(endpoint, &storage),
-            None => false,
-        }
+        // Unknown is not shared: what lies there is found by way of the node that it was put on.
+        let view = endpoint.held_view();
+        if view.is_some_and(|view| view.is_shared(storage)) { vm_node.clone() } else { put }
     }
 
     pub(super) async fn stop(&mut self) -> Result<(), Setback> {
@@ -161,10 +167,4 @@ impl Pass<'_> {
             }
         }
     }
-}
-
-fn is_shared(endpoint: &Endpoint, storage: &StorageName) -> bool {
-    let view = endpoint.held_view();
-    let known = view.as_ref().and_then(|view| view.storages.get(storage));
-    known.is_some_and(|known| known.shared == Some(true))
 }

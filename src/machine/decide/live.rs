@@ -10,7 +10,9 @@ use super::super::{desired, placing, seed as seeds};
 use super::identity::{Identity, identity, provider_id};
 use super::moved;
 use super::settled::settled;
-use super::{connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, task_in_flight};
+use super::{
+    connected, has_finalizer, is_seed_deleted, just_ended, retry_pause, stray_seed, task_in_flight,
+};
 use crate::api::reasons;
 use crate::bootstrap::Format;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
@@ -305,10 +307,12 @@ fn seed(
         return decision;
     }
     let Some(volume) = facts.recorded_seed().filter(|volume| seeds::is_for(volume, vmid)) else {
-        return seed_storage(facts, vm, vmid);
+        return without_second(facts, vm).unwrap_or_else(|| seed_storage(facts, vm, vmid));
     };
-    if moved::is_left_behind(facts, vm) {
-        return moved::give_up(facts, vm, volume).unwrap_or_else(|| seed_storage(facts, vm, vmid));
+    match moved::is_given_up(facts, vm, volume) {
+        Ok(false) => {}
+        Ok(true) => return seed_storage(facts, vm, vmid),
+        Err(first) => return first,
     }
     match stored(facts) {
         Some(Seen::Present(())) => {
@@ -372,6 +376,18 @@ fn bootstrap_data(facts: &Facts, vm: &VmFact) -> Option<Decision> {
     }
 }
 
+/// What the VM's tag alone tells of was stored and never recorded, or the record was lost: it is made
+/// anew where it is, since a second one elsewhere would be the only one to be deleted.
+fn without_second(facts: &Facts, vm: &VmFact) -> Option<Decision> {
+    if facts.recorded_seed().is_some() || !vm.config.tags().contains(seeds::TAG) {
+        return None;
+    }
+    match stray_seed(facts) {
+        Err(first) => Some(first),
+        Ok(found) => found.map(|volume| Decision::Do(Step::RecordSeed(volume))),
+    }
+}
+
 /// Chooses where the seed is going to be, and records that first.
 fn seed_storage(facts: &Facts, vm: &VmFact, vmid: VmId) -> Decision {
     let none = || Decision::Wait(Waiting::SeedStorage(vm.node.clone()), Wake::seconds(30));
@@ -421,10 +437,16 @@ fn boot(facts: &Facts, vmid: VmId) -> Decision {
     if power == Power::Running {
         return if unasked { Decision::Ready(None) } else { guest(facts) };
     }
-    if power == Power::Stopped && moved::holds_it_up(facts) {
-        let empty = || Step::Eject(seeds::empty_drive());
-        // Of a node that joined nothing more is asked.
-        return Decision::Do(if facts.is_joined() { empty() } else { Step::Reseed });
+    if power == Power::Stopped {
+        match moved::holds_it_up(facts) {
+            Ok(false) => {}
+            // Of a node that joined nothing more is asked.
+            Ok(true) if facts.is_joined() => {
+                return Decision::Do(Step::Eject(seeds::empty_drive()));
+            }
+            Ok(true) => return Decision::Do(Step::Reseed),
+            Err(first) => return first,
+        }
     }
     match &facts.task {
         // The start failed, and the VM does not run: that is told, and tried again later.

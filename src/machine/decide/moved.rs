@@ -10,20 +10,41 @@ use super::{is_seed_deleted, late};
 use crate::seen::Seen;
 
 /// Whether the recorded seed is out of the VM's reach.
-pub(super) fn is_left_behind(facts: &Facts, vm: &VmFact) -> bool {
+///
+/// # Errors
+/// What to do first.
+pub(super) fn is_left_behind(facts: &Facts, vm: &VmFact) -> Result<bool, Decision> {
     let put = facts.seed_node().filter(|_| facts.recorded_seed().is_some());
-    put.is_some_and(|put| put != vm.node) && !facts.seed_is_shared
+    if put.is_none_or(|put| put == vm.node) {
+        return Ok(false);
+    }
+    match &facts.seed_shared {
+        None => Err(Decision::Look(Look::SeedShared)),
+        Some(Seen::Present(())) => Ok(false),
+        Some(Seen::Absent) => Ok(true),
+        Some(Seen::Unknown(why)) => {
+            Err(Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10)))
+        }
+    }
 }
 
 /// Whether a VM that is to be started has a drive that it cannot be started with.
-pub(super) fn holds_it_up(facts: &Facts) -> bool {
-    facts.attached_seed().is_some() && facts.vm().is_some_and(|vm| is_left_behind(facts, vm))
+///
+/// # Errors
+/// What to do first.
+pub(super) fn holds_it_up(facts: &Facts) -> Result<bool, Decision> {
+    match facts.vm().filter(|_| facts.attached_seed().is_some()) {
+        Some(vm) => is_left_behind(facts, vm),
+        None => Ok(false),
+    }
 }
 
 /// Empties the drive. A VM that runs has had its seed, wherever it went since.
 pub(super) fn eject(facts: &Facts) -> Option<Decision> {
-    if !holds_it_up(facts) {
-        return None;
+    match holds_it_up(facts) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(first) => return Some(first),
     }
     let unknown = |why: &str| Some(Decision::Wait(Waiting::Unknown(why.into()), Wake::seconds(10)));
     match &facts.power {
@@ -35,18 +56,23 @@ pub(super) fn eject(facts: &Facts) -> Option<Decision> {
     }
 }
 
-/// What has to be done before another place is recorded for a seed that is in no drive.
-pub(super) fn give_up(facts: &Facts, vm: &VmFact, volume: &str) -> Option<Decision> {
-    if !is_left_behind(facts, vm) || facts.past.unsent_seed {
-        return None;
+/// Whether a seed that is in no drive was out of reach, and another place can be recorded for it.
+///
+/// # Errors
+/// What to do first.
+pub(super) fn is_given_up(facts: &Facts, vm: &VmFact, volume: &str) -> Result<bool, Decision> {
+    if !is_left_behind(facts, vm)? {
+        return Ok(false);
+    }
+    if facts.past.unsent_seed {
+        return Ok(true);
     }
     // An upload whose answer was lost may still come, to where nobody would look again.
     if let Some(waiting) = late(facts) {
-        return Some(waiting);
+        return Err(waiting);
     }
-    match is_seed_deleted(facts, volume) {
-        Ok(true) => None,
-        Ok(false) => Some(Decision::Do(Step::DeleteSeed(volume.to_owned()))),
-        Err(first) => Some(first),
+    if is_seed_deleted(facts, volume)? {
+        return Ok(true);
     }
+    Err(Decision::Do(Step::DeleteSeed(volume.to_owned())))
 }

@@ -85,18 +85,7 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
             let waiting = Waiting::Halted { vmid, word: halt.word().to_owned() };
             Decision::Wait(waiting, Wake::seconds(30))
         }
-        // What it was started with has been read.
-        Some(Seen::Present(Power::Stopped)) if moved::holds_it_up(facts) => {
-            Decision::Do(Step::Eject(seed::empty_drive()))
-        }
-        Some(Seen::Present(power)) => match &facts.task {
-            Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
-                if !matches!(exit, Exit::Success) =>
-            {
-                Decision::Do(Step::ForgetTask)
-            }
-            _ => Decision::Do(Step::Start(*power)),
-        },
+        Some(Seen::Present(power)) => start(facts, *power),
         Some(Seen::Absent) => {
             let why = format!("VM {vmid} vanished while it was being looked at");
             Decision::Wait(Waiting::Unknown(why), Wake::seconds(2))
@@ -104,6 +93,25 @@ fn powered(facts: &Facts, vmid: VmId, entry: Option<&GuestEntry>) -> Decision {
         Some(Seen::Unknown(why)) => {
             Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(30))
         }
+    }
+}
+
+fn start(facts: &Facts, power: Power) -> Decision {
+    if power == Power::Stopped {
+        match moved::holds_it_up(facts) {
+            Ok(false) => {}
+            // What it was started with has been read.
+            Ok(true) => return Decision::Do(Step::Eject(seed::empty_drive())),
+            Err(first) => return first,
+        }
+    }
+    match &facts.task {
+        Some(TaskState::Ended(Ended { operation: Operation::Start, exit, .. }))
+            if !matches!(exit, Exit::Success) =>
+        {
+            Decision::Do(Step::ForgetTask)
+        }
+        _ => Decision::Do(Step::Start(power)),
     }
 }
 

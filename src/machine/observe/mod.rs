@@ -97,7 +97,7 @@ pub(super) fn gather(stores: &Stores, machine: ProxmoxMachine) -> Facts {
         guest: None,
         grown: None,
         template: None,
-        seed_is_shared: false,
+        seed_shared: None,
         seed_deleted: false,
         records_lost: false,
         clone_refused: false,
@@ -183,9 +183,6 @@ impl Pass<'_> {
                 self.keep(&seen, asked);
                 self.facts.vm = Some(seen);
                 self.leave_out_other_clusters();
-                if let Some(endpoint) = self.endpoint.clone() {
-                    self.facts.seed_is_shared = self.is_seed_shared(&endpoint);
-                }
             }
             Look::Pools => self.look_at_pools().await,
             Look::Power => {
@@ -200,6 +197,7 @@ impl Pass<'_> {
             Look::Bootstrap => self.facts.bootstrap = Some(self.read_bootstrap().await),
             Look::IsoStorages => self.facts.iso_storages = Some(self.list_iso_storages().await),
             Look::Stray => self.facts.stray = Some(self.find_stray_seed().await),
+            Look::SeedShared => self.facts.seed_shared = Some(self.find_seed_shared().await),
             Look::Stored(volume) => self.facts.stored = Some(self.find_seed(&volume).await),
             Look::Guest => {
                 self.facts.guest_looks = self.shared.memory.with(&self.key, |remembered| {
@@ -300,7 +298,6 @@ impl Pass<'_> {
         }
         self.facts.task = endpoint.task(key);
         self.note_boot(endpoint);
-        self.facts.seed_is_shared = self.is_seed_shared(endpoint);
         let Some(vmid) = self.facts.vmid() else { return };
         endpoint.watch(vmid, key.clone());
         let provisioned = self.facts.machine.status.as_ref().is_some_and(|s| s.ready);

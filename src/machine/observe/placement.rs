@@ -6,14 +6,18 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
+use kube::runtime::reflector::Store;
 use tokio::time::Instant;
 
 use super::super::facts::{Facts, NodeFact, PlacementFacts, is_control_plane};
 use super::super::pass::Pass;
 use super::super::placing;
-use crate::api::{ProxmoxMachine, capi};
+use super::super::stores::Stored;
+use super::super::traces::holds;
+use crate::api::{ProxmoxCluster, ProxmoxMachine, capi};
 use crate::connections::Source;
-use crate::hypervisor::{Endpoint, Promise, View};
+use crate::hypervisor::{Endpoint, Ledger, Promise, View};
 use crate::ids::{NodeName, VmId};
 use crate::placement::{self, TemplateRef, VmIdRequest};
 use crate::pve::{self, ErrorKind, VmConfig};
@@ -123,17 +127,33 @@ impl Pass<'_> {
             }
         }
         let stores = &self.shared.stores;
+        let namespace = &self.facts.machine.metadata.namespace;
+        let mut placed = BTreeSet::from([self.facts.name().to_owned()]);
         for machine in stores.machines.state() {
-            let Some(machine) = machine.0.as_ref().ok() else { continue };
+            let machine = machine.0.as_ref().ok();
+            let Some(machine) = machine.filter(|it| it.metadata.namespace == *namespace) else {
+                continue;
+            };
             let is_counted =
                 machine.metadata.uid.as_deref().is_none_or(|uid| counted.contains(uid));
             if is_counted || !self.is_alike(machine) {
+                placed.insert(machine.name_any());
                 continue;
             }
             let node = machine.status.as_ref().and_then(|status| status.proxmox_node.as_deref());
-            let node = node.and_then(|node| node.parse().ok());
-            if let Some(node) = node.and_then(|node: NodeName| nodes.get_mut(&node)) {
+            let Some(node) = node.and_then(|node| node.parse::<NodeName>().ok()) else { continue };
+            placed.insert(machine.name_any());
+            if let Some(node) = nodes.get_mut(&node) {
                 node.same_role += 1;
+            }
+        }
+        let name = self.facts.infra.as_ref().map(ProxmoxCluster::name_any).unwrap_or_default();
+        let infra = super::read(&stores.infra, namespace.as_deref().unwrap_or_default(), &name);
+        if let Some(infra) = infra.as_ref().and_then(|infra| infra.0.as_ref().ok()) {
+            for node in remembered(infra, self.facts.is_control_plane(), &placed) {
+                if let Some(node) = nodes.get_mut(&node) {
+                    node.same_role += 1;
+                }
             }
         }
     }
@@ -235,10 +255,38 @@ impl Pass<'_> {
             let facts = super::gather(stores, machine.clone());
             if let Some(promise) = promise(&facts, promised_memory(&facts, view)) {
                 // That two machines record one number shows at the VM.
-                endpoint.ledger().recall(vmid, promise);
+                recall(&mut endpoint.ledger(), &stores.machines, machine, vmid, promise);
             }
         }
     }
+}
+
+/// Enters a promise to a machine that is still there. Who goes is forgotten when it is no more among the
+/// copies, and then waits for the ledger: so nothing is entered after that.
+fn recall(
+    ledger: &mut Ledger,
+    there: &Store<Stored>,
+    machine: &ProxmoxMachine,
+    vmid: VmId,
+    promise: Promise,
+) {
+    if holds(there, &super::key_of(machine), &promise.owner) {
+        ledger.recall(vmid, promise);
+    }
+}
+
+/// Nodes of machines that only the cluster remembers the places of, other than those that are `placed`:
+/// their own status was lost, or the manager does not see them.
+fn remembered(
+    infra: &ProxmoxCluster,
+    control_plane: bool,
+    placed: &BTreeSet<String>,
+) -> Vec<NodeName> {
+    let locations = infra.status.as_ref().and_then(|status| status.node_locations.as_ref());
+    let of_role =
+        locations.map(|all| if control_plane { &all.control_plane } else { &all.workers });
+    let others = of_role.into_iter().flatten().filter(|it| !placed.contains(&it.machine.name));
+    others.filter_map(|location| location.node.parse().ok()).collect()
 }
 
 /// Whether a promise says all that an object remembers of it.
@@ -270,4 +318,57 @@ fn nodes(view: &View) -> BTreeMap<NodeName, NodeFact> {
         }
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use kube::core::DeserializeGuard;
+    use kube::runtime::{reflector, watcher};
+
+    use serde_json::json;
+
+    use super::super::super::fixture::reserved;
+    use super::*;
+
+    #[test]
+    fn machines_whose_place_only_the_cluster_remembers_are_counted_by_role() {
+        let mut infra = reserved().infra.unwrap();
+        let at = |name: &str, node: &str| json!({"machine": {"name": name}, "node": node});
+        let locations = json!({
+            "controlPlane": [at("cp-1", "pve1"), at("cp-2", "pve2")],
+            "workers": [at("w-1", "pve3"), at("w-2", "pve3"), at("w-3", "../x")],
+        });
+        let status = json!({"ready": true, "nodeLocations": locations});
+        infra.status = Some(serde_json::from_value(status).unwrap());
+        let placed = ["cp-2", "w-1"].map(str::to_owned).into();
+        let nodes = |control_plane| {
+            let nodes = remembered(&infra, control_plane, &placed);
+            nodes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(nodes(true), ["pve1"]);
+        assert_eq!(nodes(false), ["pve3"]);
+    }
+
+    #[test]
+    fn nothing_is_promised_to_a_machine_that_went_since_the_copies_were_looked_at() {
+        let facts = reserved();
+        let (there, mut copies) = reflector::store::<Stored>();
+        let copy = || DeserializeGuard(Ok(facts.machine.clone()));
+        let mut ledger = Ledger::default();
+        let mut recalls = |ledger: &mut Ledger, event| {
+            copies.apply_watcher_event(&event);
+            let promise = promise(&facts, 1).unwrap();
+            recall(ledger, &there, &facts.machine, facts.vmid().unwrap(), promise);
+            ledger.promises().len()
+        };
+        assert_eq!(recalls(&mut ledger, watcher::Event::Apply(copy())), 1);
+        ledger.forget(facts.uid());
+        assert_eq!(recalls(&mut ledger, watcher::Event::Delete(copy())), 0);
+        let mut other = facts.machine.clone();
+        other.metadata.uid = Some("another".to_owned());
+        let other = watcher::Event::Apply(DeserializeGuard(Ok(other)));
+        assert_eq!(recalls(&mut ledger, other), 0, "another has its name now");
+    }
 }

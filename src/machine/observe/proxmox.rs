@@ -261,6 +261,23 @@ impl Pass<'_> {
         }
     }
 
+    /// Whether the recorded seed is on a storage that is the same one on all nodes. After a restart that
+    /// has to be read first.
+    pub(super) async fn find_seed_shared(&self) -> Seen<()> {
+        let storage = self.facts.recorded_seed().and_then(seed::storage_of);
+        let (Some(endpoint), Some(storage)) = (&self.endpoint, storage) else {
+            return Seen::Absent;
+        };
+        let view = match endpoint.held_view() {
+            Some(view) => Ok(view),
+            None => endpoint.recent_view().await,
+        };
+        match view {
+            Ok(view) => view.is_shared(&storage).then_some(()).into(),
+            Err(error) => Seen::Unknown(self.unanswered(&error)),
+        }
+    }
+
     /// Where the VM is: as just seen, else as recorded.
     pub(in super::super) fn vm_node(&self) -> Option<NodeName> {
         self.facts.vm().map(|vm| vm.node.clone()).or_else(|| self.facts.recorded_node())

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use pve_fake::model::{Credentials, Request};
 use pve_fake::{Change, Millis, VmSeed, VmView};
 use serde_json::{Value, json};
 
 use super::line::TOKEN;
 use super::plan::{Happening, Wish};
-use super::world::{ROOT, State, World};
+use super::world::{BIRTH, ROOT, State, World};
 
 /// The end of something that lasts.
 #[derive(Debug, Clone)]
@@ -123,6 +123,14 @@ fn owner_of(plan: &Wish, name: &str) -> (Value, Value) {
     }
     if let Some(text) = plan.description {
         machine["spec"]["description"] = json!(text);
+    }
+    if let Some((vmid, seconds)) = plan.recorded {
+        machine["spec"]["virtualMachineID"] = json!(vmid);
+        let due = Timestamp::from_second(BIRTH + seconds).expect("a time");
+        machine["status"] = json!({
+            "ready": false, "proxmoxNode": "pve3", "templateRef": {"node": "pve1", "vmid": 9000},
+            "cloneAttempts": 1, "retryAfter": due.to_string(),
+        });
     }
     (owner, machine)
 }

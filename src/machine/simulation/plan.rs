@@ -38,6 +38,9 @@ pub(super) struct Wish {
     pub(super) grows: bool,
     pub(super) description: Option<&'static str>,
     pub(super) ranged: bool,
+    /// What was recorded before, as in an object that is restored: a VMID for which a clone failed, and
+    /// in how many seconds from the start the next is due.
+    pub(super) recorded: Option<(u32, i64)>,
 }
 
 /// Something that goes wrong.
@@ -227,6 +230,7 @@ fn wish(dice: &mut Dice) -> Wish {
         grows: dice.percent(60),
         description: dice.percent(30).then_some("rack 7"),
         ranged: dice.percent(40),
+        recorded: None,
     }
 }
 

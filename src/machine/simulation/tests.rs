@@ -97,6 +97,7 @@ fn meets(events: &[Event]) -> Plan {
         grows: true,
         description: None,
         ranged: false,
+        recorded: None,
     };
     Plan {
         seed: 0,
@@ -192,6 +193,42 @@ fn a_seed_on_a_dead_node_is_left_with_an_event_alone() {
         told += usize::from(trace.contains(".iso stays on node"));
     }
     assert_eq!(told, 1, "just one of the nodes has it");
+}
+
+#[test]
+fn a_vm_comes_up_without_the_dead_node_that_it_left_its_seed_on() {
+    let mut told = 0;
+    for off in 0..2 {
+        let at = |mishap| Event { at: At::Asked("POST /nodes", "/config", 1), mishap };
+        let moved = Happening::VmMoved { machine: 0, node: 2 };
+        let dark = Happening::NodeOffline { node: off, millis: 600_000 };
+        let run = run(&meets(&[at(Mishap::Happens(moved)), at(Mishap::Happens(dark))]));
+        let trace = run.trace.join("\n");
+        assert_eq!(run.failure, None, "{off}:\n{trace}");
+        // The VM is up, and its ISO is deleted once the node has joined, while the other is out of reach.
+        let left = run.trace.iter().position(|line| line.contains(".iso stays on node"));
+        let rest = left.map(|at| run.trace[at..].join("\n")).unwrap_or_default();
+        told += usize::from(rest.contains("/upload") && rest.contains("/agent/"));
+    }
+    assert_eq!(told, 1, "one of the nodes has it");
+}
+
+#[test]
+fn of_two_machines_that_record_one_number_the_second_waits_for_the_vm_of_the_first() {
+    let mut plan = meets(&[]);
+    plan.machines = vec![plan.machines[0].clone(); 2];
+    plan.addresses = 2;
+    plan.machines[0].recorded = Some((500, 60));
+    plan.machines[1].recorded = Some((500, 0));
+    plan.machines[1].created = 5_000;
+    let run = run(&plan);
+    let trace = run.trace.join("\n");
+    assert_eq!(run.failure, None, "{trace}");
+    let at = |text: &str| run.trace.iter().position(|line| line.contains(text));
+    let told = at("is recorded by another machine too").expect(&trace);
+    let cloned = at("\"newid\", \"500\"").expect(&trace);
+    let other = run.trace.iter().rposition(|line| line.contains("\"newid\""));
+    assert!(told < cloned && Some(cloned) < other, "{trace}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::pve::Asked;
 pub(super) const STEP: u64 = 1000;
 
 /// Seconds since 1970 at the start.
-const BIRTH: i64 = 1_800_000_000;
+pub(super) const BIRTH: i64 = 1_800_000_000;
 
 /// Calls that one machine may need in ten seconds; a loop makes more in one.
 const CALLS_IN_TEN_SECONDS: u64 = 300;

@@ -56,6 +56,23 @@ fn a_seed_that_capmox_stored_and_never_attached_goes_with_its_machine() {
 }
 
 #[test]
+fn a_seed_that_was_stored_and_never_recorded_is_made_anew_where_it_is() {
+    let mut facts = cut_short(cloned());
+    facts.bootstrap = Some(bootstrap());
+    facts.iso_storages = Some(Seen::Present(vec!["cephfs".parse().unwrap()]));
+    assert_eq!(decided(&facts), Decision::Look(Look::Stray));
+    facts.stray = Some(Seen::Unknown("no route".to_owned()));
+    waits(&facts, |w| matches!(w, Waiting::Unknown(_)));
+    facts.stray = Some(Seen::Present(ISO.to_owned()));
+    does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
+    facts.status().bootstrap_iso = Some(ISO.to_owned());
+    does(&facts, |s| matches!(s, Step::StoreSeed(storage) if storage.as_str() == "local"));
+    facts.status().bootstrap_iso = None;
+    facts.stray = Some(Seen::Absent);
+    does(&facts, |s| *s == Step::RecordSeed("cephfs:iso/user-data-105.iso".to_owned()));
+}
+
+#[test]
 fn without_its_tag_or_a_storage_no_file_is_deleted_by_name() {
     let mut plain = deleted(cloned());
     set_config(&mut plain, config_with(&[("tags", "prod")]));

@@ -289,6 +289,7 @@ fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
     // The VM is on pve2.
     let mut facts = stores();
     facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    facts.seed_shared = Some(Seen::Absent);
     does(&facts, |s| *s == Step::DeleteSeed(ISO.to_owned()));
     // What may still come there is waited for first: nobody would look there again.
     facts.past.lost = Some(call(Operation::Upload, 10));
@@ -302,10 +303,10 @@ fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
     facts.past.unsent_seed = true;
     does(&facts, |s| *s == Step::RecordSeed(ISO.to_owned()));
     facts.past.unsent_seed = false;
-    facts.seed_is_shared = true;
+    facts.seed_shared = Some(Seen::Present(()));
     does(&facts, |s| matches!(s, Step::StoreSeed(_)));
     // In the drive, it is taken out first; what runs has had it.
-    facts.seed_is_shared = false;
+    facts.seed_shared = Some(Seen::Absent);
     set_config(&mut facts, config_with(&[("ide0", "local:iso/user-data-105.iso,media=cdrom")]));
     assert_eq!(decided(&facts), Decision::Look(Look::Power));
     facts.power = Some(Seen::Present(Power::Running));
@@ -318,11 +319,36 @@ fn the_seed_of_a_vm_that_was_moved_is_deleted_where_it_is_and_made_anew() {
 fn a_vm_that_was_moved_is_not_started_with_a_drive_that_it_left_behind() {
     let mut facts = seeded();
     facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+    facts.seed_shared = Some(Seen::Absent);
     facts.power = Some(Seen::Present(Power::Stopped));
     does(&facts, |s| *s == Step::Reseed);
     facts.status().ready = true;
     facts.listed = listed("stopped", &[]);
     does(&facts, |s| matches!(s, Step::Eject(_)));
     facts.status().bootstrap_iso_node = Some("pve2".to_owned());
+    facts.seed_shared = None;
     does(&facts, |s| matches!(s, Step::Start(_)));
+}
+
+#[test]
+fn a_seed_that_is_elsewhere_is_given_up_only_when_its_storage_is_known_not_to_be_shared() {
+    let drive = [("ide0", "local:iso/user-data-105.iso,media=cdrom")];
+    let (mut stopped, mut up) = (seeded(), seeded());
+    up.status().ready = true;
+    up.listed = listed("stopped", &[]);
+    for facts in [&mut stopped, &mut up] {
+        facts.power = Some(Seen::Present(Power::Stopped));
+    }
+    let (mut stored, mut attached) = (stores(), stores());
+    set_config(&mut attached, config_with(&drive));
+    for facts in [&mut stopped, &mut up, &mut stored, &mut attached] {
+        facts.status().bootstrap_iso_node = Some("pve1".to_owned());
+        assert_eq!(decided(facts), Decision::Look(Look::SeedShared), "as after a restart");
+        facts.seed_shared = Some(Seen::Unknown("no route".to_owned()));
+        waits(facts, |w| matches!(w, Waiting::Unknown(_)));
+        facts.seed_shared = Some(Seen::Present(()));
+        let keeps =
+            |s: &Step| matches!(s, Step::Start(_) | Step::StoreSeed(_) | Step::RecordSeeded);
+        does(facts, keeps);
+    }
 }
