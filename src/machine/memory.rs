@@ -30,6 +30,10 @@ pub(super) struct Remembered {
     owner: Option<String>,
     /// It was seen before.
     is_known: bool,
+    /// This process takes its finalizer off.
+    pub(super) released: bool,
+    /// The claims and addresses that a warning told of last.
+    pub(super) astray: Option<String>,
     /// Conflicts in a row.
     pub(super) conflicts: u32,
     /// Faults in a row.
