@@ -53,7 +53,10 @@ mod tests {
         let mut gone = facts.clone();
         (gone.addresses[0].claim, gone.addresses[0].address) = (None, None);
         let text = astray(&gone).unwrap_or_default();
-        assert!(text.contains("w-1-net0-inet is gone, under which the guest has 10.0.0.10"), "{text}");
+        assert!(
+            text.contains("w-1-net0-inet is gone, under which the guest has 10.0.0.10"),
+            "{text}"
+        );
         let mut changed = facts.clone();
         if let Some(address) = &mut changed.addresses[0].address {
             address.ip = [10, 0, 0, 77].into();

@@ -422,9 +422,10 @@ impl<'a> Pass<'a> {
     async fn tell_astray(&self) {
         // Copies that are not filled yet tell nothing.
         let text = astray(&self.facts).filter(|_| self.shared.stores.know_ipam());
-        let told = self.shared.memory.with(&self.key, |remembered| {
-            std::mem::replace(&mut remembered.astray, text.clone())
-        });
+        let told = self
+            .shared
+            .memory
+            .with(&self.key, |remembered| std::mem::replace(&mut remembered.astray, text.clone()));
         if let Some(text) = text.filter(|text| told.as_ref() != Some(text)) {
             self.publish_warning("AddressAstray", &text).await;
         }

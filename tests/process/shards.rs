@@ -45,7 +45,7 @@ impl Shard {
         let cluster = await_condition(self.clusters.clone(), name, |found: Option<&_>| {
             found.is_some_and(|found: &ProxmoxCluster| found.status.is_some())
         });
-        let both = async { tokio::try_join!(machine, cluster) };
+        let both = Box::pin(async { tokio::try_join!(machine, cluster) });
         let served = tokio::time::timeout(PATIENCE, both).await;
         assert!(matches!(served, Ok(Ok(_))), "nobody looks after {name}");
     }

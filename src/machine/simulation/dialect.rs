@@ -288,8 +288,18 @@ fn terse(path: &str, entry: &mut Map<String, Value>) {
 
 fn booleans(entry: &mut Map<String, Value>) {
     let flags = [
-        "template", "shared", "quorate", "online", "local", "exited", "enabled", "active",
-        "protection", "managed", "onboot", "agent",
+        "template",
+        "shared",
+        "quorate",
+        "online",
+        "local",
+        "exited",
+        "enabled",
+        "active",
+        "protection",
+        "managed",
+        "onboot",
+        "agent",
     ];
     for (_, value) in entry.iter_mut().filter(|(key, _)| flags.contains(&key.as_str())) {
         if let Some(number) = value.as_u64().filter(|number| *number < 2) {

@@ -12,9 +12,9 @@ use pve_fake::model::{Credentials, Request, Response, Upload};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{dialect, kubernetes};
 use super::plan::Mishap;
 use super::world::World;
+use super::{dialect, kubernetes};
 use crate::pve::{Asked, Call, Line, Observer, Outcome};
 
 /// Id and secret of the API token.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::dialect::{ALL, HOMEMADE};
-use super::plan::{At, Event, Mishap, Plan};
+use super::plan::{At, Event, Happening, Mishap, Plan};
 use super::tests::{meets, number, report};
 use super::{Run, run};
 
@@ -143,7 +143,8 @@ fn whatever_proxmox_says_to_a_call_before_or_after_its_effect_the_machine_comes_
         // A file that is said to be gone is not asked for again.
         let is_lie = move |text: &str| end == ".iso" && text.starts_with("volume '");
         TEXTS.iter().filter(move |text| !is_lie(text)).flat_map(move |text| {
-            let after = (!begin.starts_with("GET")).then(|| one(begin, end, Mishap::SaysAfter(text)));
+            let after =
+                (!begin.starts_with("GET")).then(|| one(begin, end, Mishap::SaysAfter(text)));
             after.into_iter().chain([one(begin, end, Mishap::Says(text))])
         })
     };
@@ -159,4 +160,30 @@ fn whatever_a_task_fails_with_and_whether_it_did_its_work_the_machine_comes_up_a
         })
     };
     come_to_a_good_end(&TASKS.iter().flat_map(says).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_manager_that_starts_beside_many_machines_that_are_up_asks_next_to_nothing() {
+    const MACHINES: usize = 20;
+    let at = |seconds: u64, happening| Event {
+        at: At::Millis(seconds * 1000),
+        mishap: Mishap::Happens(happening),
+    };
+    // The second one keeps the machines until then.
+    let mut plan = meets(&[at(240, Happening::Crash), at(300, Happening::Clock { seconds: 0 })]);
+    plan.machines = vec![plan.machines[0].clone(); MACHINES];
+    plan.addresses = 20;
+    let run = run(&plan);
+    let trace = run.trace.join("\n");
+    assert_eq!(run.failure, None, "{trace}");
+    let seconds = |line: &str| line.split(" s ").next().and_then(|at| at.trim().parse().ok());
+    let asked: Vec<&String> = run
+        .trace
+        .iter()
+        .filter(|line| line.contains("call ") && !line.contains(" /api"))
+        .filter(|line| seconds(line).is_some_and(|at: f64| (240.0..299.0).contains(&at)))
+        .collect();
+    let is_up = |line: &&String| line.contains("/resources");
+    assert!(asked.iter().any(is_up), "it looks at all of them at once: {asked:#?}");
+    assert!(asked.len() <= 6, "{asked:#?}");
 }

@@ -238,7 +238,10 @@ fn answers_of_a_real_guest_agent_are_read() {
         ("cloud-init 25.1, error", 1, "status: error\n"),
     ] {
         let status: AgentExecStatus = serde_json::from_value(told[key].clone()).unwrap();
-        assert!(status.has_ended() && status.signal.is_none() && status.err_data.is_none(), "{key}");
+        assert!(
+            status.has_ended() && status.signal.is_none() && status.err_data.is_none(),
+            "{key}"
+        );
         assert_eq!((status.exit_code, status.out_data.as_deref()), (Some(code), Some(words)));
     }
 }

@@ -283,10 +283,8 @@ impl Model {
     fn load(&mut self, vmid: u32) {
         let taken = self.now;
         let Some(vm) = self.vms.get_mut(&vmid) else { return };
-        let (state, unused) = (
-            format!("shared:vm-{vmid}-state-before"),
-            format!("shared:vm-{vmid}-disk-7"),
-        );
+        let (state, unused) =
+            (format!("shared:vm-{vmid}-state-before"), format!("shared:vm-{vmid}-disk-7"));
         let mut config = vm.config.clone();
         config.insert("vmstate".to_owned(), state.clone());
         let snapshot = Snapshot { config, description: "before".to_owned(), taken };
