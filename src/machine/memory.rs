@@ -31,6 +31,10 @@ pub(super) struct Remembered {
     /// The VMID that was seen or written last, and when it was seen first if another process wrote it.
     vmid: Option<i64>,
     inherited_at: Option<tokio::time::Instant>,
+    /// This process takes its finalizer off.
+    pub(super) released: bool,
+    /// The claims and addresses that a warning told of last.
+    pub(super) astray: Option<String>,
     /// Conflicts in a row.
     pub(super) conflicts: u32,
     /// Faults in a row.

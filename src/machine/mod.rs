@@ -6,8 +6,10 @@
 //! of VMs shows a change; times are only a safety net.
 
 mod act;
+mod astray;
 mod decide;
 mod decision;
+mod departed;
 mod desired;
 mod double;
 mod facts;
@@ -89,13 +91,14 @@ pub async fn run(context: Context, shutdown: CancellationToken) {
     let bell = Bell::default();
     let selection = Selection { namespace, watch_filter };
     let memory = Arc::new(Memory::default());
+    let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
     let traces = Traces {
         bell: bell.clone(),
         memory: Arc::clone(&memory),
         connections: Arc::clone(&connections),
+        recorder: recorder.clone(),
     };
     let (stores, controller) = stores::start(&client, &selection, &traces);
-    let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
     let started = Instant::now();
     let at_one_endpoint = usize::from(concurrency);
     let ringing = Ringer { bell: bell.clone(), machines: stores.machines.clone() };

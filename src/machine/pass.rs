@@ -8,6 +8,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType};
 use tracing::{debug, info, warn};
 
+use super::astray::astray;
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
 use super::facts::{Call, Facts, Past};
@@ -202,9 +203,11 @@ impl<'a> Pass<'a> {
         self.leave = None;
         self.step_out_unless_queued(&conclusion);
         if let Conclusion::Decided(Decision::Gone) = conclusion {
+            self.shared.traces.tell_departed(&self.stored);
             self.end();
             return Ok(Wake::OnChange);
         }
+        self.tell_astray().await;
         if !keeps_the_vm(&conclusion) {
             self.shared.memory.with(&self.key, |remembered| remembered.vm = None);
         }
@@ -411,6 +414,19 @@ impl<'a> Pass<'a> {
         if bad || is_milestone(condition, was_up) {
             let type_ = if bad { EventType::Warning } else { EventType::Normal };
             self.publish(type_, reason, message).await;
+        }
+    }
+
+    /// Tells of addresses that nobody holds for the guest any more, once.
+    async fn tell_astray(&self) {
+        // Copies that are not filled yet tell nothing.
+        let text = astray(&self.facts).filter(|_| self.shared.stores.know_ipam());
+        let told = self
+            .shared
+            .memory
+            .with(&self.key, |remembered| std::mem::replace(&mut remembered.astray, text.clone()));
+        if let Some(text) = text.filter(|text| told.as_ref() != Some(text)) {
+            self.publish_warning("AddressAstray", &text).await;
         }
     }
 

@@ -138,6 +138,9 @@ pub(super) fn start(
     let told = move |copy: &Store<Stored>, event: &watcher::Event<Stored>| match event {
         watcher::Event::Delete(machine) => {
             let key = key_of(&ObjectRef::from_obj(machine));
+            if let Ok(machine) = &machine.0 {
+                gone.tell_departed(machine);
+            }
             gone.forget(&key, machine.meta().uid.as_deref().unwrap_or_default());
         }
         watcher::Event::InitDone => gone.sweep(copy),

@@ -10,14 +10,16 @@ use super::memory::Memory;
 use super::quiet::Bell;
 use super::stores::Stored;
 use crate::connections::Connections;
+use crate::events::Recorder;
 use crate::hypervisor::ObjectKey;
 
 /// Where something is kept.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Traces {
     pub(super) bell: Bell,
     pub(super) memory: Arc<Memory>,
     pub(super) connections: Arc<Connections>,
+    pub(super) recorder: Recorder,
 }
 
 impl Traces {
@@ -55,6 +57,7 @@ pub(super) fn holds(there: &Store<Stored>, key: &ObjectKey, uid: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use kube::core::DeserializeGuard;
+    use kube::runtime::events::Reporter;
     use kube::runtime::{reflector, watcher};
     use tokio_util::sync::CancellationToken;
 
@@ -78,15 +81,18 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let (wakes, _) = tokio::sync::mpsc::unbounded_channel();
+        let client = kube::Client::try_from(config).unwrap();
+        let recorder = Recorder::new(client.clone(), Reporter::from("test"));
         let connections = Connections::new(Settings {
-            client: kube::Client::try_from(config).unwrap(),
+            client,
             own: Own::none(),
             wakes,
             observer: Arc::new(Nobody),
             clones: crate::hypervisor::CloneLimits::default(),
             shutdown: CancellationToken::new(),
         });
-        Traces { bell: Bell::default(), memory: Arc::default(), connections: Arc::new(connections) }
+        let connections = Arc::new(connections);
+        Traces { bell: Bell::default(), memory: Arc::default(), connections, recorder }
     }
 
     fn untouched(traces: &Traces) -> bool {

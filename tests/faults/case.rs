@@ -10,6 +10,7 @@ use capmox::api::ipam::{IPAddress, IPAddressClaim, InClusterIPPool};
 use capmox::api::{ProxmoxCluster, ProxmoxMachine, reasons};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Event, Secret};
+use k8s_openapi::api::events;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use kube::runtime::wait::await_condition;
@@ -380,6 +381,8 @@ impl Case {
         assert!(broken.is_empty(), "{broken:?}\n{}", self.journal());
         let model = self.fake.model();
         let ids: Vec<u32> = model.vms().iter().map(|vm| vm.vmid).collect();
+        let stray: Vec<u32> = model.tended().into_iter().filter(|id| !ids.contains(id)).collect();
+        assert!(stray.is_empty(), "entries of HA or replication of VMs {stray:?} are left");
         for (node, volume, _) in model.volumes() {
             let numbers = volume.split(|c: char| !c.is_ascii_digit());
             let owner = numbers.filter_map(|text| text.parse::<u32>().ok()).find(|n| *n >= 100);
@@ -405,6 +408,21 @@ impl Case {
         K: Clone + DeserializeOwned + Debug,
     {
         self.api::<K>().list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// Waits until an event of this reason says these words.
+    pub(crate) async fn event(&self, reason: &str, words: &[&str]) {
+        let says = |event: &events::v1::Event| {
+            let note = event.note.as_deref().unwrap_or_default();
+            event.reason.as_deref() == Some(reason) && words.iter().all(|word| note.contains(word))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        let mut ticks = interval(LOOK * 10);
+        while !self.list::<events::v1::Event>().await.iter().any(says) {
+            ticks.tick().await;
+            let story = self.story();
+            assert!(Instant::now() < deadline, "no {reason} {words:?}\n{}", story.await);
+        }
     }
 
     async fn names<K>(&self) -> Vec<String>

@@ -20,8 +20,10 @@ mod bootstrap;
 mod case;
 mod copies;
 mod credentials;
+mod departure;
 mod hands;
 mod limits;
+mod losses;
 mod nodes;
 mod nonsense;
 mod objects;
@@ -163,6 +165,25 @@ const CASES: &[Named] = &cases! {
         of_the_vms_node_at_the_stop
         of_the_whole_cluster_without_quorum
         of_the_vms_node_at_the_end
+    }
+    departure {
+        without_credentials_says_so_and_goes_on_when_they_are_back
+        without_a_template_and_with_a_broken_spec_goes_its_way
+        of_a_vm_with_snapshots_spare_disks_and_replication_leaves_none_of_them
+        of_a_guest_that_does_not_heed_the_shutdown_pulls_the_plug
+        by_other_hands_is_told_with_the_vm_that_is_left
+        does_not_begin_with_a_finalizer_that_was_taken_off
+        of_a_machine_whose_node_was_removed_says_what_releases_it
+    }
+    losses {
+        of_the_template_in_mid_clone
+        of_the_iso_storage_at_the_upload
+        of_the_iso_storage_before_the_drive
+        of_the_iso_storage_before_the_start
+        of_the_iso_storage_of_machines_that_are_up
+        of_a_claim_under_a_guest_is_told
+        of_the_address_that_a_guest_was_given_is_told
+        of_the_bootstrap_secret_after_its_use_harms_nobody
     }
     nonsense {
         numbers_that_no_field_can_hold

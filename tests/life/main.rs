@@ -14,6 +14,7 @@ mod gate;
 mod kills;
 mod lane;
 mod options;
+mod outage;
 mod peer;
 mod relay;
 mod releases;

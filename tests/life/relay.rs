@@ -8,8 +8,9 @@ use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::calls;
@@ -54,6 +55,15 @@ enum Scope {
     All,
 }
 
+/// What the API server does to every request for a while; watches under way end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It refuses them with this status.
+    Refuses(u16),
+    /// It hangs up.
+    Breaks,
+}
+
 type Shared = Arc<Mutex<Tally>>;
 
 fn lock(tally: &Shared) -> MutexGuard<'_, Tally> {
@@ -65,6 +75,7 @@ pub(crate) struct Relay {
     address: SocketAddr,
     task: JoinHandle<()>,
     tally: Shared,
+    trouble: watch::Sender<Option<Trouble>>,
 }
 
 impl Relay {
@@ -74,14 +85,21 @@ impl Relay {
         let address = listener.local_addr()?;
         let tally = Shared::default();
         let of_relay = Arc::clone(&tally);
+        let trouble = watch::Sender::new(None);
+        let troubled = trouble.subscribe();
         let app = axum::Router::new().fallback(move |request: Request<Body>| {
             let (client, gate) = (client.clone(), Arc::clone(&gate));
-            let tally = Arc::clone(&of_relay);
+            let (tally, troubled) = (Arc::clone(&of_relay), troubled.clone());
             async move {
+                match *troubled.borrow() {
+                    Some(Trouble::Refuses(code)) => return refusal(code),
+                    Some(Trouble::Breaks) => return broken(),
+                    None => {}
+                }
                 // What has come in is carried through even if the manager goes away.
                 let carried = tokio::spawn(carry(client, gate, tally, request));
                 match carried.await {
-                    Ok(Ok(response)) => response,
+                    Ok(Ok(response)) => until_trouble(response, troubled),
                     Ok(Err(error)) => lost(&format!("{error:#}")),
                     Err(error) => lost(&error.to_string()),
                 }
@@ -91,7 +109,12 @@ impl Relay {
             // It ends only with the test.
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, task, tally })
+        Ok(Self { address, task, tally, trouble })
+    }
+
+    /// From now on.
+    pub(crate) fn trouble(&self, trouble: Option<Trouble>) {
+        self.trouble.send_replace(trouble);
     }
 
     /// What was asked since the last time that this was asked for.
@@ -119,6 +142,37 @@ impl Drop for Relay {
     }
 }
 
+/// The API server's own words.
+fn refusal(code: u16) -> Response<Body> {
+    let (reason, message) = match code {
+        429 => ("TooManyRequests", "too many requests, please try again later"),
+        _ => ("InternalError", "etcdserver: request timed out"),
+    };
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": message,
+    });
+    let status_code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::RETRY_AFTER, "1")];
+    (status_code, headers, status.to_string()).into_response()
+}
+
+fn broken() -> Response<Body> {
+    let breaks = futures::stream::once(async { Err::<String, _>(std::io::Error::other("broken")) });
+    Response::new(Body::from_stream(breaks))
+}
+
+/// What is still being said when trouble begins is cut off.
+fn until_trouble(
+    response: Response<Body>,
+    mut troubled: watch::Receiver<Option<Trouble>>,
+) -> Response<Body> {
+    let (parts, body) = response.into_parts();
+    let begins = async move { troubled.wait_for(Option::is_some).await.map(drop) };
+    let said = body.into_data_stream().take_until(Box::pin(begins));
+    Response::from_parts(parts, Body::from_stream(said))
+}
+
 fn lost(why: &str) -> Response<Body> {
     (StatusCode::BAD_GATEWAY, why.to_owned()).into_response()
 }
@@ -132,7 +186,7 @@ async fn carry(
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.context("the request broke off")?;
     parts.headers.remove(header::HOST);
-    let watch = note(&mut lock(&tally), &parts);
+    let watched = note(&mut lock(&tally), &parts);
     let asked = format!("{} {}", parts.method, parts.uri);
     let call = calls::to_kubernetes(parts.method.as_str(), parts.uri.path(), &body);
     // Nothing rests on an event, so the first stands for all.
@@ -154,7 +208,7 @@ async fn carry(
         lock(&tally).refused.push(asked);
     }
     let body = Body::new(body);
-    let Some(scope) = watch else { return Ok(Response::from_parts(parts, body)) };
+    let Some(scope) = watched else { return Ok(Response::from_parts(parts, body)) };
     let counted = body.into_data_stream().inspect_ok(move |bytes| {
         lock(&tally).of(scope).bytes += bytes.len();
     });

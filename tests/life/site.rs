@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
-use crate::relay::{Relay, Tally};
+use crate::relay::{Relay, Tally, Trouble};
 
 /// How long anything may take; generous, as two cores are shared with everything.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -165,6 +165,11 @@ impl Site {
 
     pub(crate) fn cluster_change(&self) -> &Value {
         &self.cluster
+    }
+
+    /// What the API server does to the manager from now on.
+    pub(crate) fn trouble(&self, trouble: Option<Trouble>) {
+        self.relay.trouble(trouble);
     }
 
     /// What was asked about Secrets since the last time that this was asked for.

@@ -5,4 +5,5 @@ mod credentials;
 mod diagnostics;
 mod election;
 mod life;
+mod shards;
 mod stage;

@@ -136,7 +136,7 @@ async fn agent_says(client: &Client, id: VmId) -> AgentExecStatus {
         let status = loop {
             ticks.tick().await;
             let status = client.agent_exec_status(&pve1, id, pid).await.unwrap();
-            if status.exited {
+            if status.has_ended() {
                 break status;
             }
         };

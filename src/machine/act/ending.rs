@@ -76,9 +76,7 @@ impl Pass<'_> {
                 Ok(())
             }
             // With its storage or its node the file is out of everybody's reach.
-            Err(error)
-                if matches!(error.cause(), Some(Cause::NodeMissing | Cause::StorageMissing)) =>
-            {
+            Err(error) if is_out_of_reach(&endpoint, &node, error.cause()) => {
                 tracing::warn!(volume, %error, "the bootstrap ISO is out of reach for good");
                 self.facts.seed_deleted = true;
                 Ok(())
@@ -166,5 +164,16 @@ impl Pass<'_> {
                 Err(self.refused(Operation::Destroy, &error))
             }
         }
+    }
+}
+
+/// Whether what a call was about is gone for good. A node that the cluster lists is not, though its
+/// name may not be found for a moment.
+fn is_out_of_reach(endpoint: &Endpoint, node: &NodeName, cause: Option<Cause>) -> bool {
+    let is_listed = || endpoint.held_view().is_some_and(|view| view.nodes.contains_key(node));
+    match cause {
+        Some(Cause::StorageMissing) => true,
+        Some(Cause::NodeMissing) => !is_listed(),
+        _ => false,
     }
 }

@@ -108,6 +108,7 @@ impl Pass<'_> {
     pub(super) async fn remove_finalizer(&mut self) -> Result<(), Setback> {
         let mut finalizers = self.stored.finalizers().to_vec();
         finalizers.retain(|finalizer| finalizer != MACHINE_FINALIZER);
+        self.shared.memory.with(&self.key, |remembered| remembered.released = true);
         match self.write(json!({"metadata": {"finalizers": finalizers}})).await {
             Ok(()) => Ok(()),
             // The last finalizer's removal deletes the object; it may be gone already.

@@ -115,7 +115,14 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
         return settled(facts, vmid);
     }
     if facts.is_vmid_anothers() {
-        return Decision::Do(Step::GiveUpVmId(vmid));
+        return match &facts.vm {
+            None => Decision::Look(Look::Vm),
+            // Made in spite of what was said: a proxy may have asked twice.
+            Some(VmSeen::Present(vm)) if !matches!(identity(facts, vm), Identity::Foreign(_)) => {
+                present(facts, vmid, vm)
+            }
+            Some(_) => Decision::Do(Step::GiveUpVmId(vmid)),
+        };
     }
     match &facts.vm {
         None => Decision::Look(Look::Vm),

@@ -10,7 +10,7 @@ use super::super::{act, seed};
 use crate::fault::Class;
 use crate::hypervisor::{Ended, Exit, GuestKind, Operation, TaskState, View, for_seeds};
 use crate::ids::{NodeName, StorageName};
-use crate::pve::{ErrorKind, VmStatus};
+use crate::pve::{Cause, ErrorKind, VmStatus};
 use crate::seen::Seen;
 
 /// Between two looks that both find a VM absent, before its addresses are given back.
@@ -91,13 +91,17 @@ impl Pass<'_> {
                 Ok(config) => VmSeen::Present(VmFact { node: guest.node.clone(), config }),
                 Err(error) => VmSeen::Unknown(self.unanswered(&error)),
             },
-            None if self.left_the_cluster(&view) => VmSeen::Unknown(format!(
-                "VM {vmid} was on node {}, and the Proxmox cluster has no such node: check that \
-                 the credentials lead to the cluster that holds the VM. If the node was removed \
-                 for good with its VMs, delete the Machine and then remove the finalizer of this \
-                 object",
-                recorded.as_ref().map(NodeName::as_str).unwrap_or_default()
-            )),
+            None if self.left_the_cluster(&view) => {
+                let why = format!(
+                    "VM {vmid} was on node {}, and the Proxmox cluster has no such node: check that \
+                     the credentials lead to the cluster that holds the VM. If the node was removed \
+                     for good with its VMs, delete the Machine and then remove the finalizer of this \
+                     object",
+                    recorded.as_ref().map(NodeName::as_str).unwrap_or_default()
+                );
+                // Nothing is given back for it; of one that stays people are to hear.
+                if self.facts.is_deleted() { VmSeen::Unknown(why) } else { VmSeen::Foreign(why) }
+            }
             None => match endpoint.client().vmid_is_free(vmid).await {
                 Ok(true) => self.absent_with_quorum().await,
                 Ok(false) => VmSeen::Hidden(format!(
@@ -250,6 +254,8 @@ impl Pass<'_> {
                 let whole = |found: u64| found == 0 || size.is_none_or(|size| found >= size);
                 found.filter(|found| found.size.is_none_or(whole)).map(|_| ()).into()
             }
+            // With its storage it is gone, and is stored elsewhere.
+            Err(error) if error.cause() == Some(Cause::StorageMissing) => Seen::Absent,
             // A server that cannot list answered the call itself with success.
             Err(error) if *error.kind() == ErrorKind::NotImplemented => match &self.facts.task {
                 Some(TaskState::Ended(ended)) if ended.operation == Operation::DeleteSeed => {

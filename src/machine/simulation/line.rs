@@ -12,9 +12,9 @@ use pve_fake::model::{Credentials, Request, Response, Upload};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::kubernetes;
 use super::plan::Mishap;
 use super::world::World;
+use super::{dialect, kubernetes};
 use crate::pve::{Asked, Call, Line, Observer, Outcome};
 
 /// Id and secret of the API token.
@@ -67,6 +67,11 @@ fn refused(status: u16) -> Outcome {
     Outcome::Answer { status, reason: Some(reason.to_owned()), body: json!({"data": null}) }
 }
 
+fn said(text: &str) -> Outcome {
+    let reason = Some(text.to_owned());
+    Outcome::Answer { status: 500, reason, body: json!({"data": null}) }
+}
+
 /// Whether the process died.
 enum Before {
     Goes(Option<Mishap>),
@@ -88,6 +93,7 @@ async fn before(world: &Arc<World>, what: &str) -> Before {
             Outcome::Silence
         }
         Some(Mishap::Refuse(status)) => refused(status),
+        Some(Mishap::Says(text)) => said(text),
         mishap => return Before::Goes(mishap),
     })
 }
@@ -105,6 +111,7 @@ async fn after(world: &Arc<World>, mishap: Option<Mishap>) -> Option<Outcome> {
             Outcome::Silence
         }
         Mishap::RefuseAfter(status) => refused(status),
+        Mishap::SaysAfter(text) => said(text),
         Mishap::Delay(millis) => {
             pass(Duration::from_millis(millis)).await;
             return None;
@@ -125,6 +132,9 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         Some(Mishap::FailTask { with_effect }) => {
             Some(TaskFate { text: "the task went wrong".to_owned(), with_effect })
         }
+        Some(Mishap::TaskSays { text, with_effect }) => {
+            Some(TaskFate { text: text.to_owned(), with_effect })
+        }
         _ => None,
     };
     if let Some(task) = asked.path.split('/').find(|part| part.starts_with("UPID:"))
@@ -138,7 +148,12 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
         pass(Duration::from_millis(millis)).await;
     }
     world.lock().about_to(&asked);
-    let mut response = effect(world, &request, fate).await;
+    let dialects = world.plan.dialects;
+    let instead = dialect::instead(dialects, &world.lock(), &asked);
+    let mut response = match instead {
+        Some(response) => response,
+        None => effect(world, &request, fate).await,
+    };
     if asked.path == "/cluster/tasks"
         && let Some(listed) = response.body["data"].as_array_mut()
     {
@@ -160,6 +175,7 @@ async fn proxmox(world: &Arc<World>, asked: Asked) -> Outcome {
     if let Some(outcome) = after(world, mishap).await {
         return outcome;
     }
+    dialect::say(dialects, &mut world.lock(), world.millis(), &asked, &mut response);
     pass(response.delay).await;
     Outcome::Answer { status: response.status, reason: response.reason, body: response.body }
 }

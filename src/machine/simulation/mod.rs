@@ -7,6 +7,7 @@
 //! `CAPMOX_TRACE=1` a single seed prints what happened.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod dialect;
 mod dice;
 mod hands;
 mod judge;
@@ -15,6 +16,7 @@ mod line;
 mod plan;
 mod process;
 mod tests;
+mod wordings;
 mod world;
 
 use std::time::Duration;

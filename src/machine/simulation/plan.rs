@@ -2,6 +2,7 @@
 
 use pve_fake::Release;
 
+use super::dialect::Dialect;
 use super::dice::Dice;
 use crate::hypervisor::CloneLimits;
 
@@ -22,6 +23,8 @@ pub(super) struct Plan {
     pub(super) clone_seconds: u64,
     /// Clones at once.
     pub(super) clones: CloneLimits,
+    /// How the server differs from Proxmox.
+    pub(super) dialects: &'static [Dialect],
 }
 
 /// A machine that somebody wants.
@@ -82,6 +85,12 @@ pub(super) enum Mishap {
     Refuse(u16),
     /// The effect, and an error all the same.
     RefuseAfter(u16),
+    /// A refusal by status 500 with this text.
+    Says(&'static str),
+    /// The effect, and this text all the same.
+    SaysAfter(&'static str),
+    /// The task that is started fails with this text.
+    TaskSays { text: &'static str, with_effect: bool },
     /// The answer takes so many milliseconds.
     Delay(u64),
     /// The call takes so many milliseconds to arrive.
@@ -206,6 +215,7 @@ impl Plan {
             release: *dice.pick(&[Release::V7, Release::V8, Release::V9, Release::V9]),
             clone_seconds: dice.between(2, 30),
             clones: clones(&mut dice),
+            dialects: &[],
         }
     }
 }

@@ -215,14 +215,16 @@ fn start(world: &Arc<World>, shutdown: CancellationToken) -> Process {
     let (listed, changes) = world.lock().kubernetes.watch();
     let (stores, copies) = Copies::new(&listed);
     let (memory, bell) = (Arc::new(Memory::default()), Bell::default());
+    let recorder = Recorder::new(client.clone(), Reporter::from("capmox"));
     let traces = Traces {
         bell: bell.clone(),
         memory: Arc::clone(&memory),
         connections: Arc::clone(&connections),
+        recorder: recorder.clone(),
     };
     let (clock, dice) = (Arc::clone(world), Arc::clone(world));
     let shared = Arc::new(Shared {
-        recorder: Recorder::new(client.clone(), Reporter::from("capmox")),
+        recorder,
         client,
         connections,
         stores,

@@ -4,12 +4,12 @@ use super::plan::{At, Event, Happening, Mishap, Plan, Wish};
 use super::{minimise, run};
 
 #[expect(clippy::disallowed_methods, reason = "a test that is told how long to search")]
-fn number(name: &str) -> Option<u64> {
+pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 /// What a person needs to see what went wrong.
-fn report(plan: &Plan) -> String {
+pub(super) fn report(plan: &Plan) -> String {
     let least = minimise(plan);
     let run = run(&least);
     let tail =
@@ -87,7 +87,7 @@ fn a_seed_repeats_exactly() {
 }
 
 /// A plan of one machine of the plainest kind that meets these mishaps.
-fn meets(events: &[Event]) -> Plan {
+pub(super) fn meets(events: &[Event]) -> Plan {
     let wish = Wish {
         created: 0,
         deleted: None,
@@ -109,6 +109,7 @@ fn meets(events: &[Event]) -> Plan {
         release: pve_fake::Release::V9,
         clone_seconds: 6,
         clones: crate::hypervisor::CloneLimits::default(),
+        dialects: &[],
     }
 }
 

@@ -9,6 +9,7 @@ use pve_fake::model::Response;
 use pve_fake::{GuestKind, Millis, Model, Seed, Timings, VmSeed};
 use tokio::time::Instant;
 
+use super::dialect::Spoken;
 use super::dice::Dice;
 use super::hands::neighbour;
 use super::kubernetes::Store;
@@ -43,6 +44,7 @@ pub(super) struct State {
     pub(super) model: Model,
     pub(super) kubernetes: Store,
     pub(super) dice: Dice,
+    pub(super) spoken: Spoken,
     /// What machines are cloned from.
     pub(super) template: VmSeed,
     /// Not happened yet.
@@ -107,6 +109,7 @@ impl World {
             kubernetes: Store::default(),
             template: template(plan.seed),
             dice: Dice::new(plan.seed ^ 0x00c0_ffee),
+            spoken: Spoken::default(),
             events: plan.events.clone(),
             calls: 0,
             lost_tasks: BTreeSet::new(),

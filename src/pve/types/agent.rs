@@ -1,6 +1,6 @@
 //! What the guest agent tells.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::pve::wire;
 
@@ -33,13 +33,13 @@ pub struct AgentOsInfo {
 #[serde(default, rename_all = "kebab-case")]
 pub struct AgentExecStatus {
     /// Whether the process has ended, where it says so; see [`Self::has_ended`].
-    #[serde(deserialize_with = "wire::flag")]
-    pub exited: bool,
+    #[serde(deserialize_with = "wire::boolean")]
+    pub exited: Option<bool>,
     /// Exit code, if it ended by itself.
     #[serde(rename = "exitcode", deserialize_with = "wire::signed")]
     pub exit_code: Option<i64>,
     /// Signal that ended it.
-    #[serde(deserialize_with = "wire::signed")]
+    #[serde(deserialize_with = "signal")]
     pub signal: Option<i64>,
     /// Standard output.
     #[serde(deserialize_with = "wire::text")]
@@ -49,10 +49,16 @@ pub struct AgentExecStatus {
     pub err_data: Option<String>,
 }
 
+/// There is no signal 0; some servers give it where there was none.
+fn signal<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i64>, D::Error> {
+    Ok(wire::signed(d)?.filter(|signal| *signal != 0))
+}
+
 impl AgentExecStatus {
-    /// Whether the process has ended: an exit code or a signal tells it as well.
+    /// Whether the process has ended: where the answer does not say so, an exit code or a signal
+    /// tells it. Some servers give an exit code of 0 with a process that runs.
     pub fn has_ended(&self) -> bool {
-        self.exited || self.exit_code.is_some() || self.signal.is_some()
+        self.exited.unwrap_or(self.exit_code.is_some() || self.signal.is_some())
     }
 }
 

@@ -313,9 +313,10 @@ impl<'de> Deserialize<'de> for TaskSummary {
         }
         let raw = Raw::deserialize(d)?;
         let upid = raw.upid.parse().map_err(serde::de::Error::custom)?;
-        // Some list a running task with the word instead of leaving the field out.
+        // Some list a running task with the word, or with 0, instead of leaving the field out.
         let status = raw.status.filter(|status| status != "running" && status != "RUNNING");
-        Ok(Self { upid, starttime: raw.starttime, endtime: raw.endtime, status })
+        let endtime = raw.endtime.filter(|endtime| *endtime > 0);
+        Ok(Self { upid, starttime: raw.starttime, endtime, status })
     }
 }
 

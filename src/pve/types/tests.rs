@@ -173,6 +173,8 @@ fn a_guest_process_has_ended_when_anything_says_so() {
         (json!({"exitcode": "2"}), true),
         (json!({"signal": 9}), true),
         (json!({"exited": false}), false),
+        (json!({"exited": false, "exitcode": 0, "signal": 0, "out-data": ""}), false),
+        (json!({"exitcode": null, "signal": 0}), false),
         (json!({"exited": 0, "out-data": 5}), false),
         (json!({}), false),
     ] {
@@ -236,7 +238,10 @@ fn answers_of_a_real_guest_agent_are_read() {
         ("cloud-init 25.1, error", 1, "status: error\n"),
     ] {
         let status: AgentExecStatus = serde_json::from_value(told[key].clone()).unwrap();
-        assert!(status.exited && status.signal.is_none() && status.err_data.is_none(), "{key}");
+        assert!(
+            status.has_ended() && status.signal.is_none() && status.err_data.is_none(),
+            "{key}"
+        );
         assert_eq!((status.exit_code, status.out_data.as_deref()), (Some(code), Some(words)));
     }
 }

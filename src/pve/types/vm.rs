@@ -170,7 +170,8 @@ impl<'de> Deserialize<'de> for VmConfig {
                     Value::Array(_) | Value::Object(_) => Some(value.to_string()),
                     value => wire::text_of(value),
                 };
-                Some((key, text?))
+                // Some servers list what is not set with an empty text.
+                Some((key, text.filter(|text| !text.is_empty())?))
             })
             .collect())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Model;
-use super::state::{HaResource, NodeState, Run};
+use super::state::{HaResource, NodeState, Run, Snapshot};
 use super::task::Due;
 use crate::seed::VmSeed;
 
@@ -29,6 +29,11 @@ pub enum Change {
         node: String,
         /// Milliseconds.
         millis: Option<u64>,
+    },
+    /// A node is taken out of the cluster for good, with all that is on it alone.
+    NodeGone {
+        /// The node's name.
+        node: String,
     },
     /// A node is set to maintenance (only shown).
     NodeMaintenance {
@@ -104,6 +109,12 @@ pub enum Change {
         /// The VM's id.
         vmid: u32,
     },
+    /// A VM gets a snapshot with its memory, a disk that is attached no more, and a job that
+    /// replicates it.
+    VmLaden {
+        /// The VM's id.
+        vmid: u32,
+    },
     /// A lock is left in a VM's configuration, or taken off.
     VmLocked {
         /// The VM's id.
@@ -117,6 +128,11 @@ pub enum Change {
         storage: String,
         /// Whether there is no room.
         full: bool,
+    },
+    /// A storage is taken out of the configuration for good, with what is on it.
+    StorageGone {
+        /// The storage's name.
+        storage: String,
     },
     /// A storage is switched off, or on.
     StorageDisabled {
@@ -145,6 +161,7 @@ impl Model {
         match change {
             Change::NodeOffline { node } => self.node_down(&node),
             Change::NodeOnline { node } => self.set_node(&node, NodeState::Online),
+            Change::NodeGone { node } => self.node_gone(&node),
             Change::NodeSilent { node, millis } => {
                 self.set_node(&node, NodeState::Silent);
                 if let Some(millis) = millis {
@@ -176,11 +193,17 @@ impl Model {
             | Change::VmCrashed { .. }
             | Change::VmPaused { .. }
             | Change::VmInHa { .. }
+            | Change::VmLaden { .. }
             | Change::VmLocked { .. } => self.change_vm(change),
             Change::StorageFull { storage, full } => {
                 if let Some(storage) = self.storages.get_mut(&storage) {
                     storage.full = full;
                 }
+            }
+            Change::StorageGone { storage } => {
+                self.storages.remove(&storage);
+                let on_it = format!("{storage}:");
+                self.volumes.retain(|(_, id), _| !id.starts_with(&on_it));
             }
             Change::StorageDisabled { storage, disabled } => {
                 if let Some(storage) = self.storages.get_mut(&storage) {
@@ -219,6 +242,7 @@ impl Model {
                 let started = HaResource { state: "started".to_owned(), ..HaResource::default() };
                 self.ha.insert(format!("vm:{vmid}"), started);
             }
+            Change::VmLaden { vmid } => self.load(vmid),
             Change::VmLocked { vmid, lock } => {
                 if let Some(vm) = self.vms.get_mut(&vmid) {
                     match lock {
@@ -240,6 +264,37 @@ impl Model {
                 NodeState::Offline | NodeState::Silent => Some(node.told.unwrap_or(now)),
             };
         }
+    }
+
+    fn node_gone(&mut self, node: &str) {
+        self.node_down(node);
+        self.nodes.remove(node);
+        let on_it = |vm: &super::state::Vm| vm.node == node;
+        let gone: Vec<u32> =
+            self.vms.iter().filter(|(_, vm)| on_it(vm)).map(|(&vmid, _)| vmid).collect();
+        for vmid in gone {
+            self.vms.remove(&vmid);
+            self.volumes.retain(|_, volume| volume.owner != Some(vmid));
+        }
+        self.volumes.retain(|(at, _), _| at != node);
+    }
+
+    /// With what people and other tools add to a VM.
+    fn load(&mut self, vmid: u32) {
+        let taken = self.now;
+        let Some(vm) = self.vms.get_mut(&vmid) else { return };
+        let (state, unused) =
+            (format!("shared:vm-{vmid}-state-before"), format!("shared:vm-{vmid}-disk-7"));
+        let mut config = vm.config.clone();
+        config.insert("vmstate".to_owned(), state.clone());
+        let snapshot = Snapshot { config, description: "before".to_owned(), taken };
+        vm.snapshots.insert("before".to_owned(), snapshot);
+        vm.config.insert("unused0".to_owned(), unused.clone());
+        let node = vm.node.clone();
+        for volume in [state, unused] {
+            self.insert_volume(&node, &volume, "images", 1 << 30, Some(vmid));
+        }
+        self.replicated.insert(vmid);
     }
 
     fn node_down(&mut self, node: &str) {

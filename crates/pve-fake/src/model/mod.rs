@@ -15,7 +15,7 @@ mod task;
 mod view;
 mod work;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,8 @@ pub struct Model {
     containers: BTreeMap<u32, Container>,
     pools: BTreeMap<String, Pool>,
     ha: BTreeMap<String, HaResource>,
+    /// VMs that a job replicates to another node.
+    replicated: BTreeSet<u32>,
     registered_tags: Vec<String>,
     access: Access,
     tasks: BTreeMap<String, Task>,
@@ -127,6 +129,7 @@ impl Model {
             containers: BTreeMap::new(),
             pools: BTreeMap::new(),
             ha: BTreeMap::new(),
+            replicated: BTreeSet::new(),
             registered_tags: seed.registered_tags.clone(),
             access: Access::new(seed),
             tasks: BTreeMap::new(),

@@ -56,6 +56,12 @@ impl Model {
             .collect()
     }
 
+    /// Numbers of VMs that are in HA or replicated, whether or not there is such a VM.
+    pub fn tended(&self) -> Vec<u32> {
+        let in_ha = self.ha.keys().filter_map(|sid| sid.strip_prefix("vm:")?.parse().ok());
+        in_ha.chain(self.replicated.iter().copied()).collect()
+    }
+
     /// The most clones that wrote to a storage at one time.
     pub fn peak_clones(&self, storage: &str) -> usize {
         self.storages.get(storage).map_or(0, |storage| storage.peak_clones)

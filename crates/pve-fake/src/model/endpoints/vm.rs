@@ -169,6 +169,11 @@ fn destroy(model: &mut Model, call: &Call) -> Result<Reply, Refusal> {
             "unable to remove VM {vmid} - used in HA resources and purge parameter not set."
         )));
     }
+    if model.replicated.contains(&vmid) && !purge {
+        return Err(Refusal::die(format!(
+            "There is a replication job '{vmid}-0' for guest '{vmid}' - Please remove that first."
+        )));
+    }
     if vm.run != Run::Stopped {
         model.check_destroy(vmid);
         return Err(Refusal::die(format!("VM {vmid} is running - destroy failed")));

@@ -34,9 +34,11 @@ impl DestroyWork {
 
     pub(crate) fn finish(&self, model: &mut Model) -> Outcome {
         let Some(vm) = model.vms.remove(&self.vmid) else { return Ok(()) };
+        let states = vm.snapshots.values().filter_map(|snapshot| snapshot.config.get("vmstate"));
         let referenced: Vec<String> = vm
             .config
             .values()
+            .chain(states)
             .filter_map(|text| Drive::parse(text))
             .map(|drive| drive.file)
             .collect();
@@ -49,6 +51,7 @@ impl DestroyWork {
         }
         if self.purge {
             model.ha.remove(&format!("vm:{}", self.vmid));
+            model.replicated.remove(&self.vmid);
         }
         model.effects.push(Effect::Stopped { vmid: self.vmid });
         Ok(())
