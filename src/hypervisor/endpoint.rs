@@ -115,15 +115,12 @@ impl Endpoint {
         tokio::spawn(async move {
             let mut next_view = Instant::now() + IDLE_PAUSE;
             while let Some(endpoint) = weak.upgrade() {
-                let next_list = lock(&endpoint.lists).next();
-                let task = lock(&endpoint.tasks).next_due();
-                let task = task.map(|due| next_list.map_or(due, |next| due.max(next)));
-                let due = task.unwrap_or(next_view).min(next_view);
+                let due = endpoint.next_look().unwrap_or(next_view).min(next_view);
                 tokio::select! {
                     () = shutdown.cancelled() => return,
                     _ = tokio::time::timeout_at(due, endpoint.work.notified()) => {}
                 }
-                if lock(&endpoint.lists).may_begin(Instant::now()) {
+                if endpoint.next_look().is_some_and(|next| next <= Instant::now()) {
                     endpoint.look_at_tasks();
                 }
                 if Instant::now() >= next_view {

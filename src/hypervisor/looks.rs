@@ -15,6 +15,12 @@ use super::tasks::{Exit, Listed, Looked};
 use crate::pve::{self, TaskExit, TaskStatus, TaskSummary, Upid};
 
 impl Endpoint {
+    /// When the list of tasks is read next, if one is in flight.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let due = lock(&self.tasks).next_due()?;
+        Some(lock(&self.lists).next(due))
+    }
+
     /// Looks at the tasks if one is due. A look at a node that does not answer takes long, so nobody
     /// waits for it; the client bounds how many are under way.
     pub(super) fn look_at_tasks(self: &Arc<Self>) {

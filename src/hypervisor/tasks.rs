@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ObjectKey;
+use super::lists::Due;
 use crate::pve::Upid;
 
 /// What a task is for, as far as the machine that waits needs to tell.
@@ -158,6 +159,10 @@ const LISTED: Duration = Duration::from_secs(1);
 const FIRST_CONFIRMED: Duration = Duration::from_secs(10);
 const LONGEST_UNCONFIRMED: Duration = Duration::from_mins(2);
 
+/// The first look at a task that takes next to no time, such as to write a configuration: sooner than
+/// any other.
+const QUICK: Duration = Duration::from_millis(40);
+
 /// Shortest and longest pause between two looks.
 const SHORTEST: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(5);
@@ -182,6 +187,7 @@ fn pause(age: Duration, usual: Option<Duration>, many: usize) -> Duration {
 const fn first(operation: Operation) -> Duration {
     match operation {
         Operation::Clone | Operation::Start => Duration::from_millis(500),
+        Operation::Configure | Operation::Upload | Operation::Resize => QUICK,
         _ => SHORTEST,
     }
 }
@@ -215,7 +221,9 @@ impl Tasks {
         }
         let state = TaskState::Running { upid, operation, trouble: None };
         let usual = self.usual.get(&operation).copied();
-        let wait = usual.map_or(first(operation), |usual| pause(Duration::ZERO, Some(usual), 1));
+        let wait = usual.map_or(first(operation), |usual| {
+            if usual < SHORTEST { usual.max(QUICK) } else { pause(Duration::ZERO, Some(usual), 1) }
+        });
         let due = now + wait;
         let tracked = Tracked { state, since: now, due, silent_since: None, confirmed: now };
         self.by_object.insert(key, tracked);
@@ -308,12 +316,12 @@ impl Tasks {
     }
 
     /// When the next look is due, if a task runs.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.by_object
-            .values()
-            .filter(|tracked| matches!(tracked.state, TaskState::Running { .. }))
-            .map(|tracked| tracked.due)
-            .min()
+    pub(super) fn next_due(&self) -> Option<Due> {
+        let running = |one: &&Tracked| matches!(one.state, TaskState::Running { .. });
+        let running = || self.by_object.values().filter(running);
+        let at = running().map(|tracked| tracked.due).min()?;
+        let quick = running().filter(|one| one.due.duration_since(one.since) < SHORTEST);
+        Some(Due { at, quick_at: quick.map(|tracked| tracked.due).min() })
     }
 
     /// Enters the result of a look.

@@ -33,10 +33,11 @@ fn what_takes_long_is_not_looked_at_too_soon_and_many_are_looked_at_more_often()
     let due = |operation| {
         let mut tasks = Tasks::default();
         tasks.follow(key("a"), upid("000ACD12"), operation, start);
-        tasks.next_due().unwrap() - start
+        tasks.next_due().unwrap().at - start
     };
     assert_eq!(due(Operation::Clone), Duration::from_millis(500));
-    assert_eq!(due(Operation::Resize), SHORTEST);
+    assert_eq!(due(Operation::Stop), SHORTEST);
+    assert_eq!(due(Operation::Resize), QUICK);
     let age = Duration::from_secs(6);
     for (many, expected) in [(1, 1000), (MANY, 1000), (MANY * 2, 500), (MANY * 20, 333)] {
         assert_eq!(pause(age, None, many).as_millis(), expected, "{many}");
@@ -52,7 +53,7 @@ fn what_takes_long_is_not_looked_at_too_soon_and_many_are_looked_at_more_often()
     }
     tasks.follow(key("a"), upid("000ACD12"), Operation::Clone, start);
     tasks.looked(&key("a"), &upid("000ACD12"), Ok(None), start + age);
-    assert_eq!(tasks.next_due(), Some(start + age + Duration::from_secs(1)));
+    assert_eq!(tasks.next_due().map(|due| due.at), Some(start + age + Duration::from_secs(1)));
 }
 
 #[test]
@@ -130,4 +131,20 @@ fn a_look_without_an_answer_does_not_end_a_task() {
     assert_eq!(tasks.looked(&a, &task, no_route(), later), Looked::End);
     let Some(TaskState::Ended(ended)) = tasks.state(&key("a")) else { panic!("for ever") };
     assert!(matches!(ended.exit, Exit::Unknown(_)), "and even then it is not known how");
+}
+
+#[test]
+fn what_takes_next_to_no_time_is_looked_at_at_once_until_it_takes_longer() {
+    let start = Instant::now();
+    let mut tasks = Tasks::default();
+    let mut quick = |name: &str, took: Duration| {
+        let task = upid("000ACD14");
+        tasks.follow(key(name), task.clone(), Operation::Configure, start);
+        let due = tasks.next_due().unwrap();
+        tasks.looked(&key(name), &task, Ok(Some(Exit::Success)), start + took);
+        due.quick_at.map(|at| at - start)
+    };
+    assert_eq!(quick("a", Duration::from_millis(50)), Some(QUICK));
+    assert_eq!(quick("b", Duration::from_secs(2)), Some(Duration::from_millis(50).mul_f32(0.97)));
+    assert_eq!(quick("c", QUICK), None, "the last one took two seconds");
 }
