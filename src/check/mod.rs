@@ -100,6 +100,7 @@ pub async fn run(request: Request) -> Report {
                 own: Own::new(own),
                 wakes,
                 observer: Arc::new(Uncounted),
+                fence: crate::pve::Fence::default(),
                 clones: crate::hypervisor::CloneLimits::default(),
                 shutdown,
             });

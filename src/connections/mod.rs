@@ -29,7 +29,7 @@ use tracing::{info, warn};
 use crate::api::{ObservedSecret, ProxmoxCluster, reasons};
 use crate::fault::{Class, Fault};
 use crate::hypervisor::{CloneLimits, Endpoint, ObjectKey, Wakes};
-use crate::pve::{self, ClientConfig, Limits, Observer, Tls};
+use crate::pve::{self, ClientConfig, Fence, Limits, Observer, Tls};
 use crate::seen::Seen as Known;
 
 pub use by_hand::client;
@@ -57,6 +57,8 @@ pub struct Settings {
     pub wakes: Wakes,
     /// Who is told of every Proxmox call.
     pub observer: Arc<dyn Observer>,
+    /// Until when anything may be changed in Proxmox.
+    pub fence: Fence,
     /// Clones at once at each endpoint.
     pub clones: CloneLimits,
     /// Ends the background work of all endpoints.
@@ -336,7 +338,7 @@ impl Connections {
         source: &Source,
         credentials: Credentials,
     ) -> Result<(Digest, Arc<Endpoint>), Fault> {
-        let Settings { wakes, observer, clones, shutdown, .. } = &self.settings;
+        let Settings { wakes, observer, fence, clones, shutdown, .. } = &self.settings;
         let digest = credentials.digest();
         if let Some(endpoint) = pool.endpoint(&digest) {
             return Ok((digest, endpoint));
@@ -346,7 +348,7 @@ impl Connections {
         let (who, tls) = (credentials.auth.who().to_owned(), credentials.tls.clone());
         let Credentials { base_url, others, auth, tls: wanted } = credentials;
         let config = ClientConfig { base_url, auth, tls: wanted, limits: Limits::default() };
-        let client = pve::Client::failing_over(config, others, Arc::clone(observer))
+        let client = pve::Client::failing_over(config, others, Arc::clone(observer), fence.clone())
             .map_err(|error| Fault::new(Class::Invalid, format!("{source}: {error}")))?;
         info!(url, who, credentials = %source, ?tls, "Proxmox endpoint opened");
         if tls == Tls::Insecure {

@@ -45,6 +45,7 @@ fn connections(own: Own) -> Connections {
         own,
         wakes,
         observer: Arc::new(Nobody),
+        fence: crate::pve::Fence::default(),
         clones: crate::hypervisor::CloneLimits::default(),
         shutdown: CancellationToken::new(),
     })

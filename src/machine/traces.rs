@@ -88,6 +88,7 @@ mod tests {
             own: Own::none(),
             wakes,
             observer: Arc::new(Nobody),
+            fence: crate::pve::Fence::default(),
             clones: crate::hypervisor::CloneLimits::default(),
             shutdown: CancellationToken::new(),
         });

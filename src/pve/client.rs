@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::auth::Auth;
 use super::error::{Error, ErrorKind};
+use super::fence::Fence;
 use super::limits::{Lane, Limits};
 use super::observer::Observer;
 use super::tls::{Tls, TlsError};
@@ -62,7 +63,7 @@ pub struct Client(Arc<Transport>);
 impl Client {
     /// Makes no call.
     pub fn new(config: ClientConfig) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, Vec::new(), None)?)))
+        Ok(Self(Arc::new(Transport::new(config, Vec::new(), None, Fence::default())?)))
     }
 
     /// The same, telling `observer` of every request.
@@ -70,18 +71,20 @@ impl Client {
         config: ClientConfig,
         observer: Arc<dyn Observer>,
     ) -> Result<Self, ConfigError> {
-        Self::failing_over(config, Vec::new(), observer)
+        Self::failing_over(config, Vec::new(), observer, Fence::default())
     }
 
     /// The same, with more addresses of the same Proxmox cluster: when no connection to one comes
     /// about, the next is asked, and stays the one to ask. Nothing else leads to another address:
-    /// an answer, a certificate that is not trusted and a silence are final.
+    /// an answer, a certificate that is not trusted and a silence are final. What changes something is
+    /// sent while the `fence` is open.
     pub fn failing_over(
         config: ClientConfig,
         others: Vec<BaseUrl>,
         observer: Arc<dyn Observer>,
+        fence: Fence,
     ) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Transport::new(config, others, Some(observer))?)))
+        Ok(Self(Arc::new(Transport::new(config, others, Some(observer), fence)?)))
     }
 
     /// Where the API answers: the first of several addresses.

@@ -36,6 +36,7 @@ use tokio::time::Instant;
 
 use super::client::{ClientConfig, ConfigError};
 use super::error::{Error, ErrorKind};
+use super::fence::Fence;
 use super::limits::{Lane, Slots};
 use super::observer::{Call, Observer};
 use super::tls::Tls;
@@ -116,6 +117,7 @@ pub(super) struct Transport {
     /// Until when the server wants to be left alone.
     rests_until: Mutex<Option<Instant>>,
     observer: Option<Arc<dyn Observer>>,
+    fence: Fence,
     verified: bool,
     #[cfg(test)]
     line: Option<Arc<dyn Line>>,
@@ -126,6 +128,7 @@ impl Transport {
         config: ClientConfig,
         others: Vec<BaseUrl>,
         observer: Option<Arc<dyn Observer>>,
+        fence: Fence,
     ) -> Result<Self, ConfigError> {
         let limits = config.limits;
         let http = reqwest::Client::builder()
@@ -155,6 +158,7 @@ impl Transport {
             #[cfg(test)]
             line: observer.as_ref().and_then(|observer| observer.line()),
             observer,
+            fence,
             verified: config.tls != Tls::Insecure,
         })
     }
@@ -238,6 +242,7 @@ impl Transport {
         let _slot = self.slots.take(request.lane).await;
         // Whoever had the slot before may have been told to leave the server alone.
         self.check_rest(request)?;
+        self.check_fence(request)?;
         #[cfg(test)]
         if let Some(line) = &self.line {
             return self.ask(line.as_ref(), request, file).await;
@@ -262,6 +267,16 @@ impl Transport {
         let path = format!("/{}", request.segments.join("/"));
         let message = format!("{} asks to be left alone for a while (Retry-After)", self.active());
         Err(Error::local(ErrorKind::Timeout, request.method.as_str(), path, &message, false))
+    }
+
+    /// Changes nothing any more once that is another one's.
+    fn check_fence(&self, request: &Request<'_>) -> Result<(), Error> {
+        if request.method == Verb::Get || self.fence.is_open(Instant::now()) {
+            return Ok(());
+        }
+        let path = format!("/{}", request.segments.join("/"));
+        let message = "not sent: the lease was not renewed in time, and another process may lead";
+        Err(Error::local(ErrorKind::Timeout, request.method.as_str(), path, message, false))
     }
 
     /// Sends a request to the address that works; without a stamp, for the ticket itself.

@@ -19,6 +19,7 @@ use crate::connection::StatusWriter;
 use crate::connections::{self, Connections, Own};
 use crate::hypervisor::CloneLimits;
 use crate::ids::StorageName;
+use crate::pve::Fence;
 use crate::{cluster, connection, embedded_ipam, machine};
 
 /// How long work in hand may take at the end: less than the ten seconds that Kubernetes gives by
@@ -58,10 +59,13 @@ pub(super) async fn lead(
     tokio::spawn(shutdown.clone().run_until_cancelled_owned(told));
     let Some(times) = times else {
         metrics.set_leader(true);
-        return Running::start(work, shutdown).until(std::future::pending()).await;
+        return Running::start(work, Fence::default(), shutdown)
+            .until(std::future::pending())
+            .await;
     };
     let leases = Api::namespaced(work.client.clone(), namespace);
-    let mut elector = Elector::new(leases, lease::NAME, identity().await, times);
+    let fence = Fence::default();
+    let mut elector = Elector::new(leases, lease::NAME, identity().await, times, fence.clone());
     info!(namespace, lease = lease::NAME, "leader election");
     if !elector.acquire(shutdown).await {
         return Ok(());
@@ -75,7 +79,7 @@ pub(super) async fn lead(
             End::Asked => std::future::pending().await,
         }
     };
-    let result = Running::start(work, shutdown).until(keep).await;
+    let result = Running::start(work, fence, shutdown).until(keep).await;
     metrics.set_leader(false);
     match result {
         Err(Error::LeaseLost { .. }) => {}
@@ -98,7 +102,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(work: Work, shutdown: &CancellationToken) -> Self {
+    fn start(work: Work, fence: Fence, shutdown: &CancellationToken) -> Self {
         let Work {
             client,
             own,
@@ -117,6 +121,7 @@ impl Running {
             own,
             wakes,
             observer: Arc::new(metrics),
+            fence,
             clones,
             shutdown: shutdown.clone(),
         }));

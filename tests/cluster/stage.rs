@@ -66,6 +66,7 @@ impl Stage {
             own: Own::none(),
             wakes,
             observer: Arc::new(Unmoved),
+            fence: capmox::pve::Fence::default(),
             clones: capmox::hypervisor::CloneLimits::default(),
             shutdown: stage.shutdown.clone(),
         });

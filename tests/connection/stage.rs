@@ -48,6 +48,7 @@ pub(crate) fn connections(client: &Client, shutdown: &CancellationToken) -> Arc<
         own: Own::none(),
         wakes,
         observer: Arc::new(Metrics::default()),
+        fence: capmox::pve::Fence::default(),
         clones: capmox::hypervisor::CloneLimits::default(),
         shutdown: shutdown.clone(),
     }))
@@ -69,6 +70,7 @@ impl Stage {
             own: Own::none(),
             wakes,
             observer: Arc::new(Metrics::default()),
+            fence: capmox::pve::Fence::default(),
             clones: capmox::hypervisor::CloneLimits::default(),
             shutdown: shutdown.clone(),
         }));

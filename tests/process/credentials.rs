@@ -39,6 +39,7 @@ impl Stage {
             own: Own::none(),
             wakes,
             observer: Arc::new(metrics.clone()),
+            fence: capmox::pve::Fence::default(),
             clones: capmox::hypervisor::CloneLimits::default(),
             shutdown: CancellationToken::new(),
         });

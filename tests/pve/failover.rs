@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use capmox::pve::{Auth, Call, Client, ClientConfig, ErrorKind, Limits, Observer, Tls, token};
+use capmox::pve::{
+    Auth, Call, Client, ClientConfig, ErrorKind, Fence, Limits, Observer, Tls, token,
+};
 use pve_fake::{Action, Config, Fake, FaultRule};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 #[derive(Debug)]
 struct Nobody;
@@ -14,10 +17,14 @@ impl Observer for Nobody {
 }
 
 fn client(auth: Auth, tls: Tls, urls: &[&str]) -> Client {
+    fenced(auth, tls, urls, Fence::default())
+}
+
+fn fenced(auth: Auth, tls: Tls, urls: &[&str], fence: Fence) -> Client {
     let mut urls = urls.iter().map(|url| url.parse().unwrap());
     let base_url = urls.next().unwrap();
     let config = ClientConfig { base_url, auth, tls, limits: Limits::default() };
-    Client::failing_over(config, urls.collect(), Arc::new(Nobody)).unwrap()
+    Client::failing_over(config, urls.collect(), Arc::new(Nobody), fence).unwrap()
 }
 
 fn auth(fake: &Fake) -> Auth {
@@ -89,4 +96,22 @@ async fn when_all_are_down_the_last_one_is_told() {
     let error = client.version().await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Connect);
     assert!(error.to_string().contains(&other), "{error}");
+}
+
+#[tokio::test]
+async fn whoever_may_lead_no_more_reads_and_changes_nothing() {
+    let fake = Fake::start(Config::default()).await.unwrap();
+    let fence = Fence::default();
+    let client = fenced(auth(&fake), Tls::System, &[&fake.url()], fence.clone());
+    let node = "pve1".parse().unwrap();
+    let start = || client.start_vm(&node, capmox::ids::VmId::MIN);
+    fence.open_until(Instant::now());
+    let error = start().await.unwrap_err();
+    assert!(error.to_string().contains("not sent"), "{error}");
+    assert!(!error.outcome_unknown());
+    assert!(client.version().await.is_ok());
+    assert_eq!(fake.journal().count("POST", "/nodes/*/qemu/*/status/start"), 0);
+    fence.open_until(Instant::now() + std::time::Duration::from_mins(1));
+    start().await.unwrap();
+    assert_eq!(fake.journal().count("POST", "/nodes/*/qemu/*/status/start"), 1);
 }

@@ -209,6 +209,7 @@ fn start(world: &Arc<World>, shutdown: CancellationToken) -> Process {
         own: Own::new(given),
         wakes,
         observer: Arc::new(Wire(Arc::clone(world))),
+        fence: crate::pve::Fence::default(),
         clones: world.plan.clones,
         shutdown,
     }));

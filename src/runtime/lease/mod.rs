@@ -18,6 +18,8 @@ use tracing::{debug, info, warn};
 
 use record::{Holder, Sighting};
 
+use crate::pve::Fence;
+
 /// Name of the Lease, the same as in capmox v0.7.
 pub(super) const NAME: &str = "controller-leader-elect-capmox";
 
@@ -74,6 +76,8 @@ pub(super) struct Elector {
     name: String,
     us: String,
     times: LeaseTimes,
+    /// Open while the lease is held for certain.
+    fence: Fence,
     /// The Lease as it was last read or written.
     known: Option<Lease>,
     seen: Option<Sighting>,
@@ -88,17 +92,25 @@ pub(super) enum End {
 }
 
 impl Elector {
-    pub(super) fn new(leases: Api<Lease>, name: &str, us: String, times: LeaseTimes) -> Self {
-        Self { leases, name: name.to_owned(), us, times, known: None, seen: None }
+    pub(super) fn new(
+        leases: Api<Lease>,
+        name: &str,
+        us: String,
+        times: LeaseTimes,
+        fence: Fence,
+    ) -> Self {
+        Self { leases, name: name.to_owned(), us, times, fence, known: None, seen: None }
     }
 
     /// Waits until the lease is ours; false when `shutdown` came first.
     pub(super) async fn acquire(&mut self, shutdown: &CancellationToken) -> bool {
         let mut told: Option<String> = None;
         loop {
+            let sent = Instant::now();
             let tell = match shutdown.run_until_cancelled(self.try_once()).await {
                 None => return false,
                 Some(Ok(Attempt::Held)) => {
+                    self.fence.open_until(sent + self.times.renew_deadline);
                     info!(lease = self.name, identity = self.us, "leading");
                     return true;
                 }
@@ -126,7 +138,10 @@ impl Elector {
             let sent = Instant::now();
             let until = renewed + self.times.renew_deadline;
             match timeout_at(until, self.try_once()).await {
-                Ok(Ok(Attempt::Held)) => renewed = sent,
+                Ok(Ok(Attempt::Held)) => {
+                    renewed = sent;
+                    self.fence.open_until(sent + self.times.renew_deadline);
+                }
                 Ok(Ok(Attempt::Other(holder))) => return End::Lost(format!("{holder} holds it")),
                 Ok(Err(why)) => warn!(lease = self.name, why, "the lease was not renewed"),
                 Err(_) => {

@@ -83,7 +83,7 @@ async fn server() -> (Store, Api<Lease>) {
 }
 
 fn elector(leases: &Api<Lease>, us: &str) -> Elector {
-    Elector::new(leases.clone(), NAME, us.to_owned(), TIMES)
+    Elector::new(leases.clone(), NAME, us.to_owned(), TIMES, Fence::default())
 }
 
 fn holder(store: &Store) -> String {
@@ -203,4 +203,26 @@ fn times_that_let_two_lead_are_refused() {
     }
     let close = LeaseTimes { duration: Duration::from_millis(10_900), ..LeaseTimes::default() };
     assert!(close.check().is_err(), "the record holds whole seconds");
+}
+
+#[tokio::test]
+async fn proxmox_is_changed_only_while_the_lease_is_held_for_certain() {
+    let (store, leases) = server().await;
+    let mut ours = elector(&leases, "ours");
+    let fence = ours.fence.clone();
+    acquire(&mut ours).await;
+    let begun = Instant::now();
+    assert!(fence.is_open(begun));
+    assert!(!fence.is_open(begun + TIMES.renew_deadline), "it was stopped for so long");
+    let renewed = async {
+        while !fence.is_open(begun + TIMES.renew_deadline) {
+            tokio::task::yield_now().await;
+        }
+        store.lock().unwrap().is_down = true;
+    };
+    let (done, held) = (CancellationToken::new(), Fence::clone(&fence));
+    let both = async { tokio::join!(ours.keep(&done), renewed) };
+    let (end, ()) = timeout(PATIENCE, both).await.unwrap();
+    assert!(matches!(end, End::Lost(_)));
+    assert!(!held.is_open(Instant::now()));
 }
