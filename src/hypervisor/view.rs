@@ -142,9 +142,11 @@ impl View {
         }
     }
 
-    /// Whether a storage is known to be the same one on all nodes.
-    pub fn is_shared(&self, storage: &StorageName) -> bool {
-        self.storages.get(storage).is_some_and(|known| known.shared == Some(true))
+    /// Whether a storage is known to be the same one on all nodes that have it, this one among them.
+    pub fn is_shared(&self, storage: &StorageName, node: &NodeName) -> bool {
+        let is_there =
+            |known: &StorageEntry| known.shared == Some(true) && known.nodes.contains(node);
+        self.storages.get(storage).is_some_and(is_there)
     }
 
     /// VMIDs in use.
@@ -177,5 +179,28 @@ impl GuestEntry {
             lock: guest.lock,
             memory: guest.maxmem,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_storage_is_shared_with_a_node_that_has_it() {
+        let on = |storage: &str, node: &str, shared: u8| {
+            json!({"id": format!("storage/{node}/{storage}"), "type": "storage",
+                "storage": storage, "node": node, "shared": shared})
+        };
+        let listed = json!([on("nfs", "pve1", 1), on("nfs", "pve2", 1), on("local", "pve1", 0)]);
+        let view = View::new(Instant::now(), serde_json::from_value(listed).unwrap());
+        let is_shared = |storage: &str, node: &str| {
+            view.is_shared(&storage.parse().unwrap(), &node.parse().unwrap())
+        };
+        assert!(is_shared("nfs", "pve2"));
+        assert!(!is_shared("nfs", "pve3"), "restricted to the other nodes");
+        assert!(!is_shared("local", "pve1") && !is_shared("gone", "pve1"));
     }
 }

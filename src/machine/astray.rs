@@ -4,8 +4,12 @@
 use super::facts::{AddressFact, Facts};
 use crate::ipam::Family;
 
-/// What is astray of the addresses of a guest, with the remedy.
+/// What is astray of the addresses of a guest, with the remedy. Of one that is paused they may be on
+/// their way to another cluster, and of one that is deleted they are given back.
 pub(super) fn astray(facts: &Facts) -> Option<String> {
+    if facts.is_paused() || facts.is_deleted() {
+        return None;
+    }
     let status = facts.machine.status.as_ref().filter(|_| facts.is_seeded())?;
     let found = facts.addresses.iter().filter_map(|fact| {
         let given = status.ip_addresses.get(&fact.slot.device)?;
@@ -29,7 +33,7 @@ pub(super) fn astray(facts: &Facts) -> Option<String> {
 fn trouble(fact: &AddressFact, held: &str) -> Option<String> {
     match (&fact.claim, &fact.address) {
         (None, _) => Some(format!("is gone, under which the guest has {held}")),
-        (Some(_), Some(address)) if address.ip.to_string() != held => {
+        (Some(_), Some(address)) if held.parse() != Ok(address.ip) => {
             Some(format!("is given {}, and the guest has {held}", address.ip))
         }
         _ => None,
@@ -38,6 +42,8 @@ fn trouble(fact: &AddressFact, held: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::super::fixture::*;
     use super::*;
 
@@ -65,5 +71,11 @@ mod tests {
         assert!(text.contains("is given 10.0.0.77, and the guest has 10.0.0.10"), "{text}");
         changed.machine.status = None;
         assert_eq!(astray(&changed), None);
+        let mut moved = gone.clone();
+        moved.machine.metadata.annotations =
+            Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into_iter().collect());
+        assert_eq!(astray(&moved), None, "clusterctl move takes the claims along");
+        gone.machine.metadata.deletion_timestamp = Some(Time(now()));
+        assert_eq!(astray(&gone), None);
     }
 }

@@ -1,6 +1,7 @@
 //! A machine that went by other hands: its finalizer was taken off, so that nothing was done about its
 //! VM. Whoever did it may have wanted just that, so the VM is left alone, and told of.
 
+use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
 
 use super::observe::key_of;
@@ -13,11 +14,10 @@ const REASON: &str = "VMLeft";
 impl Traces {
     /// Tells of what a machine left behind that is gone, or about to go, without this provider.
     pub(super) fn tell_departed(&self, machine: &ProxmoxMachine) {
-        let uid = machine.metadata.uid.as_deref();
-        let key = key_of(machine);
-        if self.memory.is_gone(uid) || self.memory.with(&key, |remembered| remembered.released) {
+        if !self.misses(machine) {
             return;
         }
+        let key = key_of(machine);
         let Some(text) = left_behind(machine) else { return };
         tracing::warn!(namespace = key.namespace, name = key.name, "{text}");
         let recorder = self.recorder.clone();
@@ -35,6 +35,21 @@ impl Traces {
             }
         });
     }
+
+    /// Whether a machine had the finalizer of this provider, and this process did not take it off.
+    pub(super) fn misses(&self, machine: &ProxmoxMachine) -> bool {
+        let (held, released) =
+            self.memory.with(&key_of(machine), |remembered| (remembered.held, remembered.released));
+        // Without a sign of it, a process before this one may have taken it off by rights.
+        (held || is_held(machine))
+            && !released
+            && !self.memory.is_gone(machine.metadata.uid.as_deref())
+    }
+}
+
+/// Whether the finalizer of this provider is on a machine.
+pub(super) fn is_held(machine: &ProxmoxMachine) -> bool {
+    machine.finalizers().iter().any(|finalizer| finalizer == MACHINE_FINALIZER)
 }
 
 /// What is left of a machine that went, and whose finalizer this provider did not remove. One that is

@@ -31,6 +31,8 @@ pub(super) struct Remembered {
     /// The VMID that was seen or written last, and when it was seen first if another process wrote it.
     vmid: Option<i64>,
     inherited_at: Option<tokio::time::Instant>,
+    /// It was seen with the finalizer of this provider.
+    pub(super) held: bool,
     /// This process takes its finalizer off.
     pub(super) released: bool,
     /// The claims and addresses that a warning told of last.

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use super::astray::astray;
 use super::decide::decide;
 use super::decision::{Decision, Step, Waiting, Wake};
+use super::departed::is_held;
 use super::facts::{Call, Facts, Past};
 use super::memory::{Headline, Memory, is_milestone};
 use super::observe;
@@ -175,6 +176,7 @@ impl<'a> Pass<'a> {
             remembered.rest = None;
             let stored = remembered.newest(copy);
             remembered.note_heritage(&stored);
+            remembered.held |= is_held(&stored);
             let vm = remembered.vm(&stored);
             (stored, remembered.grown, remembered.past_now(), vm)
         });

@@ -56,6 +56,7 @@ pub(super) fn holds(there: &Store<Stored>, key: &ObjectKey, uid: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kube::core::DeserializeGuard;
     use kube::runtime::events::Reporter;
     use kube::runtime::{reflector, watcher};
@@ -63,6 +64,7 @@ mod tests {
 
     use super::super::fixture::*;
     use super::*;
+    use crate::api::ProxmoxMachine;
     use crate::connections::{Own, Settings};
     use crate::pve::{Call, Observer};
 
@@ -94,6 +96,20 @@ mod tests {
         });
         let connections = Arc::new(connections);
         Traces { bell: Bell::default(), memory: Arc::default(), connections, recorder }
+    }
+
+    #[tokio::test]
+    async fn a_machine_is_ours_to_miss_if_its_finalizer_was_seen() {
+        let (traces, mut machine) = (traces(), ready().machine);
+        machine.metadata.deletion_timestamp = Some(Time(now()));
+        let misses = |machine: &ProxmoxMachine| traces.misses(machine);
+        assert!(misses(&machine));
+        machine.metadata.finalizers = Some(vec!["example.com/another".to_owned()]);
+        assert!(!misses(&machine), "one before this process may have taken it off");
+        traces.memory.with(&key(), |remembered| remembered.held = true);
+        assert!(misses(&machine), "by others, since it was seen");
+        traces.memory.with(&key(), |remembered| remembered.released = true);
+        assert!(!misses(&machine));
     }
 
     fn untouched(traces: &Traces) -> bool {

@@ -1,5 +1,6 @@
-//! Until when whoever asks may change something. A process that was stopped for a while, as with its
-//! virtual machine, goes on where it was, though another one has taken its place meanwhile.
+//! Until when whoever asks may change something. A process that was frozen for a while goes on where it
+//! was, though another one has taken its place meanwhile. The clock is that of the machine it runs on:
+//! where that stands still as well, as with a paused virtual machine, nothing tells.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

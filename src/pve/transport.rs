@@ -301,6 +301,9 @@ impl Transport {
                 Err(error) if number < last && error.is_not_connected() => {
                     let next = self.address(number + 1);
                     tracing::warn!(from = %base, to = %next, %error, "next Proxmox address");
+                    if stamp.is_some() {
+                        self.check_fence(request)?;
+                    }
                     number += 1;
                 }
                 Err(error) if error.is_not_connected() => return result,

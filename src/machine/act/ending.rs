@@ -122,7 +122,11 @@ impl Pass<'_> {
         };
         // Unknown is not shared: what lies there is found by way of the node that it was put on.
         let view = endpoint.held_view();
-        if view.is_some_and(|view| view.is_shared(storage)) { vm_node.clone() } else { put }
+        if view.is_some_and(|view| view.is_shared(storage, vm_node)) {
+            vm_node.clone()
+        } else {
+            put
+        }
     }
 
     pub(super) async fn stop(&mut self) -> Result<(), Setback> {

@@ -51,6 +51,16 @@ fn marked_uid(description: &str) -> Option<&str> {
     rest.split(')').next().map(str::trim).filter(|uid| !uid.is_empty())
 }
 
+/// Whether the VM at a number that is called taken is the clone of this machine after all. One without
+/// a name that no clone locks is not going to get one: it is somebody's.
+pub(super) fn is_made_in_spite(facts: &Facts, vm: &VmFact) -> bool {
+    match identity(facts, vm) {
+        Identity::Ours => true,
+        Identity::Nascent => vm.config.lock().is_some(),
+        Identity::Foreign(_) => false,
+    }
+}
+
 /// A description without our mark; `None` when nothing is left.
 pub(crate) fn without_mark(description: &str) -> Option<String> {
     let kept: Vec<&str> =

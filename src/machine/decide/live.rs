@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::decision::{Decision, Failure, Look, Step, Waiting, Wake};
 use super::super::facts::{Facts, GuestFact, Power, VmFact, VmSeen};
 use super::super::{desired, placing, seed as seeds};
-use super::identity::{Identity, identity, provider_id};
+use super::identity::{Identity, identity, is_made_in_spite, provider_id};
 use super::moved;
 use super::settled::settled;
 use super::{
@@ -117,10 +117,11 @@ fn with_vmid(facts: &Facts, vmid: VmId) -> Decision {
     if facts.is_vmid_anothers() {
         return match &facts.vm {
             None => Decision::Look(Look::Vm),
-            // Made in spite of what was said: a proxy may have asked twice.
-            Some(VmSeen::Present(vm)) if !matches!(identity(facts, vm), Identity::Foreign(_)) => {
-                present(facts, vmid, vm)
+            Some(VmSeen::Unknown(why)) => {
+                Decision::Wait(Waiting::Unknown(why.clone()), Wake::seconds(10))
             }
+            // Made in spite of what was said: a proxy may have asked twice.
+            Some(VmSeen::Present(vm)) if is_made_in_spite(facts, vm) => present(facts, vmid, vm),
             Some(_) => Decision::Do(Step::GiveUpVmId(vmid)),
         };
     }

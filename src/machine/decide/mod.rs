@@ -20,7 +20,6 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::decision::{Decision, Look, Step, Waiting, Wake};
 use super::facts::{Call, Facts};
-use crate::api::MACHINE_FINALIZER;
 use crate::hypervisor::{Ended, Exit, Operation, TaskState};
 use crate::seen::Seen;
 
@@ -161,10 +160,5 @@ fn of_a_predecessor(facts: &Facts) -> Option<Call> {
 }
 
 fn has_finalizer(facts: &Facts) -> bool {
-    facts
-        .machine
-        .metadata
-        .finalizers
-        .as_ref()
-        .is_some_and(|all| all.iter().any(|f| f == MACHINE_FINALIZER))
+    super::departed::is_held(&facts.machine)
 }

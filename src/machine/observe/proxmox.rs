@@ -267,11 +267,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether the recorded seed is on a storage that is the same one on all nodes. After a restart that
-    /// has to be read first.
+    /// Whether the recorded seed is on a storage that is the same one on all nodes, that of the VM among
+    /// them. After a restart that has to be read first.
     pub(super) async fn find_seed_shared(&self) -> Seen<()> {
         let storage = self.facts.recorded_seed().and_then(seed::storage_of);
-        let (Some(endpoint), Some(storage)) = (&self.endpoint, storage) else {
+        let (Some(endpoint), Some(storage), Some(node)) = (&self.endpoint, storage, self.vm_node())
+        else {
             return Seen::Absent;
         };
         let view = match endpoint.held_view() {
@@ -279,7 +280,7 @@ impl Pass<'_> {
             None => endpoint.recent_view().await,
         };
         match view {
-            Ok(view) => view.is_shared(&storage).then_some(()).into(),
+            Ok(view) => view.is_shared(&storage, &node).then_some(()).into(),
             Err(error) => Seen::Unknown(self.unanswered(&error)),
         }
     }

@@ -352,3 +352,17 @@ fn a_seed_that_is_elsewhere_is_given_up_only_when_its_storage_is_known_not_to_be
         does(facts, keeps);
     }
 }
+
+#[test]
+fn what_is_at_a_number_called_taken_is_read_before_it_is_given_up() {
+    let mut facts = reserved();
+    facts.vmid_foreign = true;
+    facts.vm = Some(VmSeen::Unknown("node pve2 does not answer".to_owned()));
+    waits(&facts, |w| matches!(w, Waiting::Unknown(why) if why.contains("pve2")));
+    facts.vm = Some(VmSeen::Absent);
+    does(&facts, |s| *s == Step::GiveUpVmId(vmid()));
+    set_config(&mut facts, config_with(&[("name", ""), ("lock", "clone")]));
+    waits(&facts, |w| matches!(w, Waiting::Locked { .. }));
+    set_config(&mut facts, config_with(&[("name", "")]));
+    does(&facts, |s| *s == Step::GiveUpVmId(vmid()));
+}
