@@ -1,10 +1,11 @@
 //! Several managers, each with its share of the objects.
 
 use capmox::api::{ProxmoxCluster, ProxmoxMachine};
-use kube::Api;
 use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use testbed::{Options, World};
 
-use crate::stage::{PATIENCE, ready, world};
+use crate::stage::{PATIENCE, ready_in};
 
 const KINDS: &str = "{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: ProxmoxCluster, \
                      metadata: {name: NAME, labels: LABELS}, spec: {dnsServers: [10.0.0.1], \
@@ -13,13 +14,12 @@ const KINDS: &str = "{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind
                      NAME, labels: LABELS}, spec: {sourceNode: pve1, templateID: 9000}}";
 
 /// A cluster and a machine of this name and label.
-async fn make(namespace: &str, name: &str, label: Option<&str>) {
+async fn make(client: &Client, namespace: &str, name: &str, label: Option<&str>) {
     let labels =
         label.map_or("{}".to_owned(), |v| format!("{{cluster.x-k8s.io/watch-filter: {v}}}"));
     let text = KINDS.replace("NAME", name).replace("LABELS", &labels);
-    let client = world().await.client().await.unwrap();
     for object in testbed::apply::documents(&text).unwrap() {
-        testbed::apply::apply(&client, &object, namespace).await.unwrap();
+        testbed::apply::apply(client, &object, namespace).await.unwrap();
     }
 }
 
@@ -29,11 +29,10 @@ struct Shard {
 }
 
 impl Shard {
-    async fn of(namespace: &str) -> Self {
-        let client = world().await.client().await.unwrap();
+    fn of(client: &Client, namespace: &str) -> Self {
         Self {
             machines: Api::namespaced(client.clone(), namespace),
-            clusters: Api::namespaced(client, namespace),
+            clusters: Api::namespaced(client.clone(), namespace),
         }
     }
 
@@ -61,29 +60,32 @@ impl Shard {
 
 #[tokio::test]
 async fn each_manager_serves_the_objects_of_its_label_and_namespace_alone() {
-    let here = world().await.namespace("shard").await.unwrap();
-    let there = world().await.namespace("shard").await.unwrap();
+    // An API server of its own: managers of other tests serve every namespace of the shared one.
+    let world = World::start(Options::default()).await.unwrap();
+    let client = world.client().await.unwrap();
+    let here = world.namespace("shard").await.unwrap();
+    let there = world.namespace("shard").await.unwrap();
     for (name, label) in [("blue", Some("blue")), ("green", Some("green")), ("plain", None)] {
-        make(&here, name, label).await;
+        make(&client, &here, name, label).await;
     }
-    make(&there, "blue", Some("blue")).await;
-    let (shard, other) = (Shard::of(&here).await, Shard::of(&there).await);
+    make(&client, &there, "blue", Some("blue")).await;
+    let (shard, other) = (Shard::of(&client, &here), Shard::of(&client, &there));
     let namespace = format!("--namespace={here}");
-    let mut blue = ready(&[], &[&namespace, "--watch-filter=blue"]).await;
+    let mut blue = ready_in(&world, &[], &[&namespace, "--watch-filter=blue"]).await;
     shard.is_served("blue").await;
-    let mut green = ready(&[], &[&namespace, "--watch-filter=green"]).await;
+    let mut green = ready_in(&world, &[], &[&namespace, "--watch-filter=green"]).await;
     shard.is_served("green").await;
     // One that gets its label later is served then.
-    make(&here, "late", None).await;
+    make(&client, &here, "late", None).await;
     shard.is_left_alone("late").await;
-    make(&here, "late", Some("green")).await;
+    make(&client, &here, "late", Some("green")).await;
     shard.is_served("late").await;
     shard.is_left_alone("plain").await;
     other.is_left_alone("blue").await;
     for manager in [&mut blue, &mut green] {
         assert_eq!(manager.stop().await.unwrap().code(), Some(0));
     }
-    let mut all = ready(&[], &[&format!("--namespace={there}")]).await;
+    let mut all = ready_in(&world, &[], &[&format!("--namespace={there}")]).await;
     other.is_served("blue").await;
     shard.is_left_alone("plain").await;
     all.stop().await.unwrap();

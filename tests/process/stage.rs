@@ -23,7 +23,13 @@ pub(crate) async fn start(env: &[(&str, &str)], args: &[&str]) -> ManagerProcess
 
 /// The program, ready.
 pub(crate) async fn ready(env: &[(&str, &str)], args: &[&str]) -> ManagerProcess {
-    let mut manager = start(env, args).await;
+    ready_in(world().await, env, args).await
+}
+
+/// The program beside this API server, ready.
+pub(crate) async fn ready_in(world: &World, env: &[(&str, &str)], args: &[&str]) -> ManagerProcess {
+    let program = Path::new(env!("CARGO_BIN_EXE_capmox"));
+    let mut manager = world.start_manager(program, env, args).unwrap();
     manager.wait_ready(PATIENCE).await.unwrap();
     manager
 }
