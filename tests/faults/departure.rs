@@ -1,14 +1,16 @@
 //! Deletion in a world that lacks something, or in which others had a hand.
 
-use capmox::api::ProxmoxMachine;
+use std::time::Duration;
+
 use capmox::api::ipam::IPAddressClaim;
+use capmox::api::{ProxmoxCluster, ProxmoxMachine};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pve_fake::{Action, Change, Config, FaultRule, Seed, VmSeed, VmView};
 use serde_json::json;
 
 use crate::case::Case;
-use crate::objects::CREDENTIALS;
+use crate::objects::{CLUSTER, CREDENTIALS, infra_cluster};
 
 const DELETING: &str = "False Warning Deleting";
 
@@ -141,6 +143,28 @@ pub(crate) async fn of_a_machine_whose_node_was_removed_says_what_releases_it() 
     case.fake.change(Change::VmAppears {
         vm: VmSeed { vmid, node, config, running: true, foreign: false },
     });
+    case.gone("m").await;
+    case.end().await;
+}
+
+pub(crate) async fn of_a_machine_whose_cluster_was_torn_away_waits_for_its_return() {
+    let (case, vm) = up().await;
+    let clusters = case.api::<ProxmoxCluster>();
+    clusters.delete(CLUSTER, &DeleteParams::background()).await.unwrap();
+    case.change::<ProxmoxCluster>(CLUSTER, json!({"metadata": {"finalizers": null}})).await;
+    case.end_of::<ProxmoxCluster>(CLUSTER).await;
+    case.stays(Duration::from_secs(2), "the VM is left alone", |fake| {
+        fake.model().vm_view(vm.vmid).is_some_and(|now| now == vm)
+    })
+    .await;
+    let up = case.api::<ProxmoxMachine>().get("m").await.unwrap();
+    assert!(up.status.unwrap().ready, "the contract: once ready, always ready");
+    case.delete("m").await;
+    let words = ["ProxmoxCluster of Cluster lab was not found", "restore it"];
+    case.says("m", DELETING, &words).await;
+    assert_eq!(case.vm_of("m"), vm, "it was touched");
+    let owner = case.dynamic("cluster.x-k8s.io", "v1beta1", "Cluster").get(CLUSTER).await.unwrap();
+    case.create(infra_cluster(&owner, &json!({}))).await;
     case.gone("m").await;
     case.end().await;
 }

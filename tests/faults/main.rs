@@ -174,6 +174,7 @@ const CASES: &[Named] = &cases! {
         by_other_hands_is_told_with_the_vm_that_is_left
         does_not_begin_with_a_finalizer_that_was_taken_off
         of_a_machine_whose_node_was_removed_says_what_releases_it
+        of_a_machine_whose_cluster_was_torn_away_waits_for_its_return
     }
     losses {
         of_the_template_in_mid_clone
