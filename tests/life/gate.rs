@@ -1,5 +1,5 @@
 //! Every call of a manager passes here, before its effect and after. At one of them the manager is
-//! killed.
+//! killed, or stands still.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,6 +12,9 @@ use tokio::time::timeout;
 
 /// How long a call that is held back waits for its repetition.
 const HELD: Duration = Duration::from_secs(3);
+
+/// The same where the next manager has to wait for the lease first.
+const HELD_BY_FROZEN: Duration = Duration::from_secs(10);
 
 /// At which moment of a call the manager is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +114,8 @@ impl State {
 pub(crate) struct Gate {
     state: Mutex<State>,
     manager: Mutex<Option<ManagerProcess>>,
+    /// Those that stand still, where none is killed.
+    frozen: Option<Mutex<Vec<ManagerProcess>>>,
     killed: Notify,
     release: Notify,
     landed: Notify,
@@ -121,6 +126,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Gate {
+    /// A gate where managers stand still instead of being killed.
+    pub(crate) fn freezing() -> Self {
+        Self { frozen: Some(Mutex::default()), ..Self::default() }
+    }
+
+    /// Those that stand still.
+    pub(crate) fn take_frozen(&self) -> Vec<ManagerProcess> {
+        self.frozen.as_ref().map(|all| std::mem::take(&mut *lock(all))).unwrap_or_default()
+    }
+
     /// The manager that is killed from now on.
     pub(crate) fn guard(&self, manager: ManagerProcess) {
         *lock(&self.manager) = Some(manager);
@@ -132,6 +147,21 @@ impl Gate {
             manager.kill_hard().unwrap();
         }
         self.killed.notify_one();
+    }
+
+    /// What the trap does.
+    fn strike(&self) {
+        let Some(frozen) = &self.frozen else { return self.kill() };
+        if let Some(mut manager) = lock(&self.manager).take() {
+            manager.freeze();
+            lock(frozen).push(manager);
+        }
+        self.killed.notify_one();
+    }
+
+    /// How long a call that is held back waits for its repetition.
+    fn patience(&self) -> Duration {
+        if self.frozen.is_some() { HELD_BY_FROZEN } else { HELD }
     }
 
     /// Waits until the manager was killed at the trap.
@@ -177,18 +207,18 @@ impl Gate {
         if repeats {
             self.release.notify_one();
             // What was held back has the same way to go; it is not waited for without end.
-            let _ = timeout(HELD, self.landed.notified()).await;
+            let _ = timeout(self.patience(), self.landed.notified()).await;
         }
         match moment {
             None | Some(Moment::Done) => Verdict::Goes,
             Some(Moment::Lost) => {
-                self.kill();
+                self.strike();
                 Verdict::IsLost
             }
             Some(Moment::Late) => {
-                self.kill();
+                self.strike();
                 // A repetition that never comes lets it go as well.
-                let _ = timeout(HELD, self.release.notified()).await;
+                let _ = timeout(self.patience(), self.release.notified()).await;
                 Verdict::Goes
             }
         }
@@ -219,7 +249,7 @@ impl Gate {
             state.springs(call, false).is_some()
         };
         if strikes {
-            self.kill();
+            self.strike();
         }
     }
 }

@@ -112,7 +112,7 @@ async fn die(deaths: VecDeque<Death>) -> Result<()> {
 }
 
 /// The calls of a life that nobody disturbs.
-async fn record() -> Result<Vec<String>> {
+pub(crate) async fn record() -> Result<Vec<String>> {
     let lane = Lane::open("recorded", quick()).await?;
     lane.site.gate.arm(None);
     lane.live("recorded").await?;

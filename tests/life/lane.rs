@@ -54,17 +54,21 @@ pub(crate) fn spec() -> Value {
 
 impl Lane {
     pub(crate) async fn open(prefix: &str, config: Config) -> Result<Self> {
-        let fake = Fake::start(config).await?;
-        let gate = Arc::new(Gate::default());
-        fake.set_hook(Some(hook(&gate)));
-        let token = fake.token();
-        let proxmox = Proxmox {
-            url: fake.url(),
-            token: token.id.clone(),
-            secret: token.secret.clone(),
-            authority: None,
-        };
+        let (fake, proxmox, gate) = proxmox(config, Gate::default()).await?;
         let site = Site::open(prefix, proxmox, gate).await?;
+        Ok(Self { site, fake })
+    }
+
+    /// Managers there compete for a lease, and stand still at traps.
+    pub(crate) async fn with_lease(prefix: &str, config: Config) -> Result<Self> {
+        let (fake, proxmox, gate) = proxmox(config, Gate::freezing()).await?;
+        let mut site = Site::make(prefix, proxmox, gate).await?;
+        for arg in ["", "-lease-duration=3s", "-renew-deadline=2s", "-retry-period=200ms"] {
+            site.argue(format!("--leader-elect{arg}"));
+        }
+        site.argue(format!("--leader-election-namespace={}", site.namespace));
+        site.start_manager()?;
+        site.make_cluster().await?;
         Ok(Self { site, fake })
     }
 
@@ -76,7 +80,7 @@ impl Lane {
         }
     }
 
-    async fn whole_life(&self, name: &str) -> Result<()> {
+    pub(crate) async fn whole_life(&self, name: &str) -> Result<()> {
         self.site.make_machine(name, spec()).await?;
         self.site.ready(name).await?;
         let vm = self.vm(name)?;
@@ -193,6 +197,21 @@ impl Lane {
         ensure!(asked.whole.is_empty(), "{name}: more than metadata: {asked:?}");
         Ok(())
     }
+}
+
+/// A simulated cluster whose calls pass the gate.
+async fn proxmox(config: Config, gate: Gate) -> Result<(Fake, Proxmox, Arc<Gate>)> {
+    let fake = Fake::start(config).await?;
+    let gate = Arc::new(gate);
+    fake.set_hook(Some(hook(&gate)));
+    let token = fake.token();
+    let proxmox = Proxmox {
+        url: fake.url(),
+        token: token.id.clone(),
+        secret: token.secret.clone(),
+        authority: None,
+    };
+    Ok((fake, proxmox, gate))
 }
 
 fn hook(gate: &Arc<Gate>) -> Hook {

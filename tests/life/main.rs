@@ -11,6 +11,7 @@ mod core;
 #[path = "../parity/facts.rs"]
 mod facts;
 mod gate;
+mod handover;
 mod kills;
 mod lane;
 mod options;

@@ -68,10 +68,14 @@ pub(crate) struct Site {
     relay: Relay,
 }
 
-/// The rights of an installed manager: those that the manifests are generated from.
+/// The rights of an installed manager: those that the manifests are generated from, in one role.
 fn manager_role() -> Result<Value> {
-    let mut roles = rbac::roles().into_iter();
-    roles.find(|role| role["metadata"]["name"] == "manager-role").context("no role of the manager")
+    let named = |name| rbac::roles().into_iter().find(move |role| role["metadata"]["name"] == name);
+    let mut role = named("manager-role").context("no role of the manager")?;
+    let leases = named("leader-election-role").context("no role for the lease")?;
+    let more = leases["rules"].as_array().context("no rules")?.clone();
+    role["rules"].as_array_mut().context("no rules")?.extend(more);
+    Ok(role)
 }
 
 /// A service account of this namespace with the rights of a role.
