@@ -204,13 +204,7 @@ async fn proxmox(config: Config, gate: Gate) -> Result<(Fake, Proxmox, Arc<Gate>
     let fake = Fake::start(config).await?;
     let gate = Arc::new(gate);
     fake.set_hook(Some(hook(&gate)));
-    let token = fake.token();
-    let proxmox = Proxmox {
-        url: fake.url(),
-        token: token.id.clone(),
-        secret: token.secret.clone(),
-        authority: None,
-    };
+    let proxmox = Proxmox::of(&fake);
     Ok((fake, proxmox, gate))
 }
 

@@ -12,6 +12,7 @@ use capmox::runtime::rbac;
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use pve_fake::Fake;
 use serde_json::{Value, json};
 use testbed::{World, apply};
 use tokio::runtime::Runtime;
@@ -54,6 +55,15 @@ pub(crate) struct Proxmox {
     pub(crate) secret: String,
     /// PEM of the authority to trust; none for plain HTTP.
     pub(crate) authority: Option<String>,
+}
+
+impl Proxmox {
+    /// A simulated one, by its own token.
+    pub(crate) fn of(fake: &Fake) -> Self {
+        let token = fake.token();
+        let (token, secret) = (token.id.clone(), token.secret.clone());
+        Self { url: fake.url(), token, secret, authority: None }
+    }
 }
 
 pub(crate) struct Site {

@@ -93,15 +93,9 @@ async fn world() -> Result<&'static World> {
 fn capmoxs_deployment_with_the_image_alone_changed_serves_machines_and_says_what_it_cannot_do() {
     play(async {
         let fake = Fake::start(quick()).await?;
-        let token = fake.token();
-        let proxmox = Proxmox {
-            url: fake.url(),
-            token: token.id.clone(),
-            secret: token.secret.clone(),
-            authority: None,
-        };
         let gate = Arc::new(Gate::default());
-        let mut site = Site::make_in(world().await?, "swapped", role(), proxmox, gate).await?;
+        let mut site =
+            Site::make_in(world().await?, "swapped", role(), Proxmox::of(&fake), gate).await?;
         lead(&site).await?;
         site.argue("--leader-elect".to_owned());
         site.argue(format!("--leader-election-namespace={}", site.namespace));
