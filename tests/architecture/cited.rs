@@ -1,4 +1,4 @@
-//! Every test that the tables of compatibility cite is in the tree, as a test.
+//! Every test that the tables of compatibility and faults cite is in the tree, as a test.
 //!
 //! Two forms count: a function after `#[test]` or `#[tokio::test]`, and a name that stands in the
 //! call of one of the macros that make tests, `cases!` and `on_both!`.
@@ -45,7 +45,7 @@ fn is_name(word: &str) -> bool {
 fn every_test_that_is_cited_is_in_the_tree() {
     let files = ["src", "tests", "crates", "xtask"].into_iter().flat_map(sources);
     let made: BTreeSet<String> = files.flat_map(|file| made(&file.text)).collect();
-    for page in ["docs/compatibility.md", "docs/takeover.md"] {
+    for page in ["docs/compatibility.md", "docs/faults.md", "docs/takeover.md"] {
         let text = fs::read_to_string(root().join(page)).expect("is UTF-8");
         let cited = cited(&text);
         assert!(!cited.is_empty(), "{page} cites no test");
